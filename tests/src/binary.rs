@@ -9,7 +9,7 @@ use nix::unistd::geteuid;
 
 /// User id of `nobody`, to which a root process changes.
 #[cfg(target_os = "linux")]
-const NOBODY: u32 = 65534;
+const UNPRIVILEGED_UID: u32 = 65534;
 
 /// Returns a command for the binary under test, with an empty environment except for `PATH` and `NO_COLOR`.
 pub fn sinew() -> Command {
@@ -57,7 +57,7 @@ fn prepare_binary() -> PathBuf {
 #[cfg(target_os = "linux")]
 fn drop_root() {
     use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
-    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    let (user, group) = (Uid::from_raw(UNPRIVILEGED_UID), Gid::from_raw(UNPRIVILEGED_UID));
     setgroups(&[group]).expect("drop groups");
     setresgid(group, group, group).expect("drop group");
     setresuid(user, user, user).expect("drop user");

@@ -18,7 +18,7 @@ fn first_call_needs_no_setup() {
     assert!(run.stderr().contains("no daemon"), "{run}");
     let refused = home.run(&["call", "write_file", "path=new.txt", "content=x"]).must_exit(3);
     assert!(refused.stderr().contains("sinew workspace add"), "the way out is shown: {refused}");
-    assert!(!home.workspace().join("new.txt").exists(), "a folder nobody added is read-only");
+    assert!(!home.workspace().join("new.txt").exists(), "a folder that was not added is read-only");
 }
 
 #[test]

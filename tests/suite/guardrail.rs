@@ -239,8 +239,8 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
     let records = home.records();
     let decision = records.iter().find(|record| record["kind"] == "decision").unwrap();
     assert_eq!(
-        (&decision["facts"]["curated_map"], &decision["caller"]["door"]),
-        (&json!("left_out"), &json!("control")),
+        (&decision["facts"]["curated_map"], &decision["caller"]["endpoint"]),
+        (&json!("skipped"), &json!("control")),
         "{decision}"
     );
     // The schema and the policy still apply.
@@ -250,7 +250,7 @@ fn operator_may_skip_the_map_and_it_is_recorded() {
     let reported = home.run(&["call", "write_file", &format!("path={key}"), "content=x", "--skip-guardrail"]);
     assert!(reported.must_exit(3).stderr().contains("Permission denied"));
     let refused = home.records().into_iter().rfind(|record| record["kind"] == "refusal").unwrap();
-    assert_eq!(refused["facts"]["curated_map"], "left_out", "{refused}");
+    assert_eq!(refused["facts"]["curated_map"], "skipped", "{refused}");
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
             "Write",
             json!({"file_path": inside(".claude/settings.json"), "content": "{\"hooks\": {}}"}),
             "deny",
-            "floor",
+            "built_in",
         ),
         (
             "Write",
@@ -125,7 +125,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
             "deny",
             "forbidden",
         ),
-        ("MultiEdit", json!({"file_path": inside(".git/hooks/pre-commit"), "edits": []}), "deny", "floor"),
+        ("MultiEdit", json!({"file_path": inside(".git/hooks/pre-commit"), "edits": []}), "deny", "built_in"),
         (
             "NotebookEdit",
             json!({"notebook_path": inside("a.ipynb"), "new_source": "1"}),
@@ -180,7 +180,11 @@ fn every_verdict_is_given_and_denials_are_recorded() {
     assert_eq!(refusals.len(), cases.iter().filter(|(_, _, decision, _)| *decision == "deny").count());
     for record in &refusals {
         let caller = &record["caller"];
-        assert_eq!((&caller["door"], &caller["client"]), (&json!("hook"), &json!("claude-code")), "{record}");
+        assert_eq!(
+            (&caller["endpoint"], &caller["client"]),
+            (&json!("hook"), &json!("claude-code")),
+            "{record}"
+        );
         let host = &record["facts"]["host"];
         let reported = ["session_id", "tool_use_id", "agent_id", "prompt_id"].map(|key| host[key].as_str());
         assert_eq!(reported, [Some("s-1"), Some("toolu_1"), Some("a-1"), Some("p-1")], "{record}");
@@ -290,7 +294,7 @@ fn policy_files_apply_to_host_tools() {
     let write = json!({"file_path": daemon.home().workspace().join("a"), "content": "twelve words"});
     let decisions: Vec<String> =
         (0..3).map(|_| run_pre_tool_use(daemon.home(), "Write", &write).decision().to_owned()).collect();
-    assert_eq!(decisions, ["allow", "allow", "deny"], "a limit somebody wrote down holds here too");
+    assert_eq!(decisions, ["allow", "allow", "deny"], "a configured limit applies here too");
 }
 
 #[test]

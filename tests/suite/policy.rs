@@ -50,7 +50,7 @@ fn check_reports_every_mistake_with_position_and_fix() {
     forbidden_paths: [/srv]
   write_fil:
     rate_limit_per_hour: 1
-  somebody_elses:
+  unknown_tool:
     rate_limit_per_hour: 1
 ";
     home.configure("governance/tools.yaml", tools);
@@ -74,9 +74,9 @@ fn check_reports_every_mistake_with_position_and_fix() {
     assert_eq!(text.output.status.code(), Some(7), "{text}");
     assert!(text.stdout().contains("cannot be used: "), "{text}");
     home.configure("governance/modes.yaml", "modes: {NORMAL: {}}\n");
-    home.configure("governance/tools.yaml", "tools:\n  somebody_elses:\n    rate_limit_per_hour: 1\n");
+    home.configure("governance/tools.yaml", "tools:\n  unknown_tool:\n    rate_limit_per_hour: 1\n");
     let found = home.run(&["check", "--json"]).must_exit(0).json();
-    assert!(found["warnings"].to_string().contains("no tool is called `somebody_elses`"), "{found}");
+    assert!(found["warnings"].to_string().contains("no tool is called `unknown_tool`"), "{found}");
     home.configure("sinew.yaml", "nonsense: true\n");
     home.configure("governance/safety.yaml", "rate_limits: {NORMAL: 7}\n");
     let run = home.run(&["check", "--json"]);
@@ -110,7 +110,7 @@ fn allowing_every_path_needs_an_explicit_statement() {
     let daemon = Daemon::start_in(home);
     assert!(daemon.log().contains("allows every path of the machine"), "{}", daemon.log());
     let shut = daemon.agent().execute("read_file", &json!({"path": "/proc/self/environ"}));
-    assert_eq!(shut["metadata"]["refusal"]["code"], "path_forbidden", "the floor holds: {shut}");
+    assert_eq!(shut["metadata"]["refusal"]["code"], "path_forbidden", "built-in denials still apply: {shut}");
 }
 
 #[test]

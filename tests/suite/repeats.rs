@@ -128,7 +128,7 @@ fn edited_call_is_matched_by_its_original_arguments() {
     };
     let first = question(&mut control);
     let changed = json!({"id": first, "answer": "edit", "arguments": {"path": "b.txt", "content": "x"}});
-    let next = control.request("control/approvals.decide", &changed)["result"]["asks_as"].clone();
+    let next = control.request("control/approvals.decide", &changed)["result"]["new_request_id"].clone();
     control.request("control/approvals.decide", &json!({"id": next, "answer": "approve"}));
     let done = waiting.join().unwrap();
     assert_eq!(done["success"], true, "{done}");

@@ -37,7 +37,7 @@ fn restart_does_not_accept_looser_rules() {
     assert!(reads(&daemon));
     let daemon = Daemon::start_in(daemon.stop());
     assert!(reads(&daemon), "what was accepted once is not asked again");
-    assert_eq!(starts(daemon.home()), ["first", "waiting", "waiting", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "waiting", "waiting", "applied"]);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn tighter_rules_hold_from_the_first_call_after_a_start() {
     home.configure("governance/tools.yaml", SHUT);
     let daemon = Daemon::start_in(home);
     assert!(!reads(&daemon));
-    assert_eq!(starts(daemon.home()), ["first", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "applied"]);
     // The next change is compared with the tighter rules.
     let home = daemon.stop();
     home.configure("governance/tools.yaml", OPEN);
@@ -108,7 +108,7 @@ fn calls_before_the_first_daemon_accept_nothing() {
     home.run(&["call", "read_file", &path]).must_exit(3);
     home.configure("governance/tools.yaml", OPEN);
     let daemon = Daemon::start_in(home);
-    assert!(reads(&daemon), "nobody had accepted less");
+    assert!(reads(&daemon), "no stricter configuration was accepted before");
     assert_eq!(starts(daemon.home()), ["first"]);
     let home = daemon.stop();
     std::fs::remove_dir_all(home.root().join("state/accepted")).expect("removed");
@@ -189,7 +189,7 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     let home = daemon.stop();
     std::fs::write(home.root().join("state/accepted/seal"), "another").unwrap();
     let daemon = Daemon::start_in(home);
-    assert!(!knows(&daemon), "nobody knows who has seen it");
+    assert!(!knows(&daemon), "it is unknown which client has seen it");
     let home = daemon.stop();
     let asks = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));
@@ -199,5 +199,5 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     assert!(knows(&daemon));
     let daemon = Daemon::start_in(daemon.stop());
     assert!(knows(&daemon), "it was accepted");
-    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "taken"]);
+    assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "applied"]);
 }

@@ -190,7 +190,7 @@ fn read_only_commands_do_not_activate_the_socket() {
     for socket in &sockets {
         socket.set_nonblocking(true).unwrap();
         let knocked = socket.accept().map(|_| ()).map_err(|error| error.kind());
-        assert_eq!(knocked, Err(std::io::ErrorKind::WouldBlock), "nobody came");
+        assert_eq!(knocked, Err(std::io::ErrorKind::WouldBlock), "no connection was made");
     }
 }
 

@@ -95,7 +95,7 @@ fn sockets(home: &Home) -> String {
 /// Checks that another user cannot connect under this umask, at any moment from before the start on. The
 /// parents of the daemon's folders are open to all users here, so that only those folders keep the other user
 /// out.
-fn nobody_connects_under(mask: u32) {
+fn assert_no_connection_under(mask: u32) {
     let Some(mut stranger) = Stranger::come() else {
         return tests::left_out("only root can be two users");
     };
@@ -116,12 +116,12 @@ fn nobody_connects_under(mask: u32) {
 
 #[test]
 fn no_other_user_connects_during_a_start_with_umask_000() {
-    nobody_connects_under(0o000);
+    assert_no_connection_under(0o000);
 }
 
 #[test]
 fn no_other_user_connects_during_a_start_with_umask_022() {
-    nobody_connects_under(0o022);
+    assert_no_connection_under(0o022);
 }
 
 fn open_to_all(folder: &Path) {
@@ -142,8 +142,8 @@ fn another_user_is_dropped_before_any_data_is_sent() {
         open_to_all(&folder);
     }
     for name in ["agent.sock", "control.sock"] {
-        let everybody = std::fs::Permissions::from_mode(0o666);
-        std::fs::set_permissions(home.socket(name), everybody).expect("ours to open");
+        let open_to_all_users = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(home.socket(name), open_to_all_users).expect("ours to open");
         stranger.tell(&format!("once {}", home.socket(name).display()));
         assert_eq!(stranger.hear(), "heard 0", "{name}: no greeting, no version");
     }

@@ -16,32 +16,28 @@ mod instructions;
 mod kernel;
 mod ledger_share;
 mod life;
-mod machine;
 mod page;
 mod peers;
 mod read;
 mod results;
 mod spawn;
 mod table;
-mod times;
 mod training;
 mod validator;
-mod wish;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
 
 use crate::dist;
 use crate::process;
 use crate::tree::Root;
 use baseline::Baseline;
 use results::Results;
-use wish::{Afterwards, Length, PARTS, Part};
 
 pub(crate) use echo::{OtherEnd, WORD as ECHO};
 pub(crate) use training::train;
-pub(crate) use wish::Wish;
 
 /// The crates whose own cost has a bound, each with an example that measures it.
 const MEASURED: [&str; 5] = ["guardrail", "governance", "ledger", "telemetry", "knowledge"];
@@ -53,7 +49,59 @@ const CHART: &str = "docs/benchmarks/chart.svg";
 /// Variable that names another build of the program to measure instead of this tree's.
 const OTHER_BUILD: &str = "SINEW_BIN";
 
-pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
+/// Options of a benchmark run.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub(crate) struct BenchOptions {
+    /// Run fewer rounds and smaller sizes, which takes two minutes
+    #[arg(long)]
+    quick: bool,
+    /// Install other programs and measure them as well
+    #[arg(long)]
+    peers: bool,
+    /// Measure only this part
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
+    /// Fail if a figure is worse than the committed baseline
+    #[arg(long)]
+    check: bool,
+    /// Save this run as the baseline and as docs/benchmarks.md
+    #[arg(long, conflicts_with_all = ["check", "only"])]
+    save: bool,
+}
+
+/// Part of the benchmark that `--only` can select.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Read,
+    Telemetry,
+    Spawn,
+    Validator,
+    Hook,
+    Life,
+    Growth,
+    Instructions,
+    Stages,
+}
+
+/// Length of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Length {
+    Full,
+    /// Two minutes: fewer rounds, and shorter axes.
+    Quick,
+}
+
+impl Length {
+    /// Number of rounds for this length: `full`, or a fifth of it.
+    fn of(self, full: usize) -> usize {
+        match self {
+            Length::Full => full,
+            Length::Quick => full.div_ceil(5),
+        }
+    }
+}
+
+pub(crate) fn command(root: &Root, options: &BenchOptions) -> Result<()> {
     let binary = match std::env::var_os(OTHER_BUILD) {
         Some(binary) => PathBuf::from(binary),
         None => dist::program(root)?,
@@ -61,25 +109,28 @@ pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
     let folder = root.path().join("target/bench");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
-    let results = measure(root, &binary, &folder, wish)?;
-    let machine = machine::class();
+    let results = measure(root, &binary, &folder, options)?;
+    let machine = page::machine_class();
     println!("{}\n\n{machine}", table::plain(&results));
     let file = folder.join("results.json");
     std::fs::write(&file, format!("{:#}\n", results.to_json(&machine)))?;
     println!("the same as JSON: {}", file.display());
-    match wish.afterwards {
-        Afterwards::Shown => Ok(()),
-        Afterwards::Checked => check(root, &results),
-        Afterwards::Saved => save(root, &results, &machine),
+    if options.check {
+        check(root, &results)?;
     }
+    if options.save {
+        save(root, &results, &machine)?;
+    }
+    Ok(())
 }
 
-fn measure(root: &Root, binary: &Path, folder: &Path, wish: &Wish) -> Result<Results> {
-    let (mut results, length) = (Results::default(), wish.length);
-    let peers = peers::install(root, wish.peers, &mut results)?;
+fn measure(root: &Root, binary: &Path, folder: &Path, options: &BenchOptions) -> Result<Results> {
+    let mut results = Results::default();
+    let length = if options.quick { Length::Quick } else { Length::Full };
+    let peers = if options.peers { peers::install(root, &mut results)? } else { peers::none(&mut results) };
     let beside = (&peers, length);
-    for (name, part) in PARTS.iter().filter(|(_, part)| wish.only.is_none_or(|only| only == *part)) {
-        println!("… {name}");
+    for part in Part::value_variants().iter().filter(|part| options.only.is_none_or(|only| only == **part)) {
+        println!("… {part:?}");
         match part {
             Part::Read => read::measure(binary, folder, beside, &mut results),
             Part::Telemetry => collector::compare(binary, folder, length, &mut results),
@@ -122,4 +173,14 @@ fn save(root: &Root, results: &Results, machine: &str) -> Result<()> {
     page::write(&at(PAGE), &at(CHART), results, (machine, &[read::ALONE, spawn::GROUP]))?;
     println!("written: {BASELINE}, {PAGE}, {CHART}");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_run_does_a_fifth_and_at_least_one_round() {
+        assert_eq!((Length::Full.of(20), Length::Quick.of(20), Length::Quick.of(1)), (20, 4, 1));
+    }
 }

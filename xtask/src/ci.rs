@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValuesParser;
 
 use crate::process::Ended;
 use crate::test::{self, Counts};
@@ -36,43 +37,15 @@ const STEPS: &[Step] = &[
     Step { name: "macos", run: |root| macos::check(root).map(|()| Outcome::Held) },
 ];
 
-/// Selection of the steps to run.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Selection {
-    All,
-    Only(&'static str),
-}
-
-impl Selection {
-    /// Parses `--only STEP`.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        match words.as_slice() {
-            [] => Ok(Selection::All),
-            ["--only", name] => match STEPS.iter().find(|step| step.name == *name) {
-                Some(step) => Ok(Selection::Only(step.name)),
-                None => Err(format!("there is no step `{name}`; the steps are {}", names())),
-            },
-            _ => Err(format!("`ci` takes `--only STEP` or nothing; the steps are {}", names())),
-        }
-    }
-
-    fn takes(&self, step: &Step) -> bool {
-        match self {
-            Selection::All => true,
-            Selection::Only(name) => step.name == *name,
-        }
-    }
-}
-
-fn names() -> String {
-    STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
+/// Names of the steps, for `--only`.
+pub(crate) fn step_names() -> PossibleValuesParser {
+    STEPS.iter().map(|step| step.name).collect::<Vec<_>>().into()
 }
 
 /// Runs the selected steps. The last line has the counts of the tests, if they ran, also after a failure.
-pub(crate) fn command(root: &Root, selection: &Selection) -> Result<()> {
+pub(crate) fn command(root: &Root, only: Option<&str>) -> Result<()> {
     let mut report = Report::default();
-    for step in STEPS.iter().filter(|step| selection.takes(step)) {
+    for step in STEPS.iter().filter(|step| only.is_none_or(|only| only == step.name)) {
         println!("\n== {}", step.name);
         let started = Instant::now();
         let outcome = (step.run)(root);
@@ -155,31 +128,6 @@ fn deny(root: &Root) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn check(words: &[&str], expect: Result<Selection, &str>) {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        match (Selection::parse(&words), expect) {
-            (Err(text), Err(part)) => assert!(text.contains(part), "{text}"),
-            (got, expect) => assert_eq!(got, expect.map_err(str::to_owned), "{words:?}"),
-        }
-    }
-
-    #[test]
-    fn one_step_can_be_chosen_by_name() {
-        check(&[], Ok(Selection::All));
-        check(&["--only", "clippy"], Ok(Selection::Only("clippy")));
-        check(&["--only", "clipy"], Err("the steps are fmt, clippy, tidy, test"));
-        check(&["--only"], Err("`--only STEP`"));
-        check(&["fast"], Err("`--only STEP`"));
-    }
-
-    #[test]
-    fn a_selection_takes_its_step_and_no_other() {
-        let chosen: Vec<&str> =
-            STEPS.iter().filter(|step| Selection::Only("doc").takes(step)).map(|step| step.name).collect();
-        assert_eq!(chosen, ["doc"]);
-        assert!(STEPS.iter().all(|step| Selection::All.takes(step)));
-    }
 
     fn report(outcome: Result<Outcome>) -> Report {
         let mut report = Report::default();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 
 use crate::macos;
 use crate::process;
@@ -23,44 +24,24 @@ use crate::tree::Root;
 
 const FOLDER: &str = "target/dist";
 
-/// Target system of the archive.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// This system.
-    Host,
-    /// This system, compiled with a profile recorded for this build.
-    ProfileGuided,
-    /// Apple silicon, built on any system.
-    AppleSilicon,
+/// Options of the release archive.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub(crate) struct DistOptions {
+    /// Build for this system instead of the host, through zig
+    #[arg(long, value_name = "TARGET", value_parser = [macos::TARGET])]
+    target: Option<String>,
+    /// Record an optimisation profile first and compile with it
+    #[arg(long, conflicts_with = "target")]
+    profile_guided: bool,
 }
 
-impl Wish {
-    /// Parses the arguments of `dist`.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            [] => Ok(Wish::Host),
-            ["--profile-guided"] => Ok(Wish::ProfileGuided),
-            ["--target", target] if *target == macos::TARGET => Ok(Wish::AppleSilicon),
-            ["--target", other] => Err(format!("`{other}` is not built here: only {}", macos::TARGET)),
-            other => Err(format!(
-                "`dist` takes --target {} or --profile-guided, not `{}`",
-                macos::TARGET,
-                other.join(" ")
-            )),
-        }
-    }
-}
-
-pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
+pub(crate) fn command(root: &Root, options: &DistOptions) -> Result<()> {
     let host = project::host_target(root)?;
-    let profile = match wish {
-        Wish::ProfileGuided => profile::record(root, &host)?,
-        Wish::Host | Wish::AppleSilicon => Vec::new(),
-    };
+    let profile = if options.profile_guided { profile::record(root, &host)? } else { Vec::new() };
     let program = build(root, &host, profile)?;
-    let (target, shipped) = match wish {
-        Wish::Host | Wish::ProfileGuided => (host, program.clone()),
-        Wish::AppleSilicon => (macos::TARGET.to_owned(), build_for_apple_silicon(root)?),
+    let (target, shipped) = match &options.target {
+        Some(target) => (target.clone(), build_for_apple_silicon(root)?),
+        None => (host, program.clone()),
     };
     // A build that runs here generates the documents, because the shipped one may be for another system. Both
     // have the same source.

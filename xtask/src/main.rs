@@ -22,54 +22,50 @@ mod tree;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::{Parser, Subcommand};
 
 use crate::tree::Root;
 
-const USAGE: &str = "\
-usage: cargo xtask TASK
-
-  test [ARGS…]      build sinew and run every test; ARGS go to the test runner
-  ci [--only STEP]  everything that must hold before a change is merged
-  tidy              the rules of the house that no compiler checks
-  docs              regenerate docs/tools, docs/schemas, docs/cli.md and docs/protocol.md
-  bench [--quick] [--peers] [--only PART] [--check | --save]
-                    what a governed call costs here, on a release build: --peers installs others and measures them beside
-                    it, --quick takes two minutes, --check fails where something is worse than the committed baseline,
-                    --save makes this run the baseline and docs/benchmarks.md
-  soak [--minutes N] [--life]
-                    the long campaigns: a bad neighbourhood, N minutes of faults (20 if not said), a thousand crashes, a
-                    million records; --life: only the first two
-  dist [--target T | --profile-guided]
-                    build the release archive for this system, or for aarch64-apple-darwin through zig;
-                    --profile-guided: record an optimisation profile first and compile with it
-  help              this text
-";
+/// Developer tasks of the repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
 
 /// Task that the command line selects.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Subcommand)]
 enum Task {
-    Test(Vec<String>),
-    Ci(ci::Selection),
+    /// Build sinew and run every test
+    Test {
+        /// Arguments of the test runner
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run every check that must pass before a change is merged
+    Ci {
+        /// Run only this step
+        #[arg(long, value_name = "STEP", value_parser = ci::step_names())]
+        only: Option<String>,
+    },
+    /// Check the project rules that no compiler checks
     Tidy,
+    /// Regenerate docs/tools, docs/schemas, docs/cli.md and docs/protocol.md
     Docs,
-    Bench(bench::Wish),
-    /// Internal: the other end of a measurement.
+    /// Measure the cost of a governed call on a release build
+    Bench(bench::BenchOptions),
+    /// Act as the other end of a measurement
+    #[command(name = bench::ECHO, hide = true)]
     Echo(bench::OtherEnd),
-    Soak(soak::Wish),
-    Dist(dist::Wish),
-    Help,
+    /// Run the long campaigns: load, injected faults, a thousand crashes, a million records
+    Soak(soak::SoakOptions),
+    /// Build the release archive
+    Dist(dist::DistOptions),
 }
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let task = match parse(&words) {
-        Ok(task) => task,
-        Err(wrong) => {
-            eprintln!("error: {wrong}\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(task) {
+    match run(Cli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -81,61 +77,54 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<()> {
     let root = Root::find()?;
     match task {
-        Task::Test(arguments) => test::command(&root, &arguments),
-        Task::Ci(selection) => ci::command(&root, &selection),
+        Task::Test { arguments } => test::command(&root, &arguments),
+        Task::Ci { only } => ci::command(&root, only.as_deref()),
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
-        Task::Bench(wish) => bench::command(&root, &wish),
+        Task::Bench(options) => bench::command(&root, &options),
         Task::Echo(end) => end.answer(),
-        Task::Soak(wish) => soak::command(&root, &wish),
-        Task::Dist(wish) => dist::command(&root, &wish),
-        Task::Help => {
-            print!("{USAGE}");
-            Ok(())
-        }
-    }
-}
-
-fn parse(words: &[String]) -> Result<Task, String> {
-    let Some((task, rest)) = words.split_first() else { return Ok(Task::Help) };
-    match task.as_str() {
-        "test" => Ok(Task::Test(rest.to_vec())),
-        "ci" => ci::Selection::parse(rest).map(Task::Ci),
-        "tidy" if rest.is_empty() => Ok(Task::Tidy),
-        "docs" if rest.is_empty() => Ok(Task::Docs),
-        "bench" => bench::Wish::parse(rest).map(Task::Bench),
-        bench::ECHO => bench::OtherEnd::parse(rest).map(Task::Echo),
-        "soak" => soak::Wish::parse(rest).map(Task::Soak),
-        "dist" => dist::Wish::parse(rest).map(Task::Dist),
-        "help" | "-h" | "--help" => Ok(Task::Help),
-        "tidy" | "docs" => Err(format!("`{task}` takes no arguments, got `{}`", rest.join(" "))),
-        other => Err(format!("there is no task `{other}`")),
+        Task::Soak(options) => soak::command(&root, &options),
+        Task::Dist(options) => dist::command(&root, &options),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     fn check(line: &str, expect: Result<Task, &str>) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        assert_eq!(parse(&words), expect.map_err(str::to_owned), "{line}");
+        let parsed = Cli::try_parse_from(["xtask"].into_iter().chain(line.split_whitespace()));
+        match (parsed, expect) {
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{line}: {error}"),
+            (parsed, expect) => assert_eq!(parsed.ok().map(|cli| cli.task), expect.ok(), "{line}"),
+        }
     }
 
     #[test]
     fn arguments_select_tasks() {
-        check("", Ok(Task::Help));
-        check("--help", Ok(Task::Help));
-        check("test -p ledger", Ok(Task::Test(vec!["-p".into(), "ledger".into()])));
-        check("ci", Ok(Task::Ci(ci::Selection::All)));
-        check("ci --only fmt", Ok(Task::Ci(ci::Selection::Only("fmt"))));
+        Cli::command().debug_assert();
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
+        check("test -p ledger", Ok(Task::Test { arguments: words("-p ledger") }));
+        check(
+            "test --workspace -- --nocapture",
+            Ok(Task::Test { arguments: words("--workspace -- --nocapture") }),
+        );
+        check("ci", Ok(Task::Ci { only: None }));
+        check("ci --only fmt", Ok(Task::Ci { only: Some("fmt".to_owned()) }));
+        check("ci --only clipy", Err("fmt, clippy, tidy, test"));
         check("tidy", Ok(Task::Tidy));
-        check("bench", bench::Wish::parse(&[]).map(Task::Bench).map_err(|_| ""));
-        check("answer-lines 900", bench::OtherEnd::parse(&["900".into()]).map(Task::Echo).map_err(|_| ""));
-        check("answer-lines soon", Err("`soon` is no number of bytes"));
-        check("soak", soak::Wish::parse(&[]).map(Task::Soak).map_err(|_| ""));
-        check("dist", dist::Wish::parse(&[]).map(Task::Dist).map_err(|_| ""));
-        check("tidy now", Err("`tidy` takes no arguments, got `now`"));
-        check("bake", Err("there is no task `bake`"));
+        check("tidy now", Err("unexpected argument 'now'"));
+        check("answer-lines 900", Ok(Task::Echo(bench::OtherEnd::echo(900))));
+        check("answer-lines soon", Err("'soon'"));
+        check("answer-lines 900 file", Err("2 values required"));
+        check("bench --check --save", Err("cannot be used with"));
+        check("bench --only read --save", Err("cannot be used with"));
+        check("bench --only all", Err("read, telemetry"));
+        check("soak --minutes 0", Err("'0'"));
+        check("dist --target vax", Err("aarch64-apple-darwin"));
+        check("dist --profile-guided --target aarch64-apple-darwin", Err("cannot be used with"));
+        check("bake", Err("unrecognized subcommand 'bake'"));
     }
 }

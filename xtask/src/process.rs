@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// Time for a written line to come through the pipe.
-const PATIENCE: Duration = Duration::from_millis(250);
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Formats the command as one would type it, with the variables that were set for it.
 pub(crate) fn shown(command: &Command) -> String {
@@ -93,7 +93,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<
 
     let lines = pass_on(reader);
     loop {
-        match lines.recv_timeout(PATIENCE) {
+        match lines.recv_timeout(OUTPUT_TIMEOUT) {
             Ok(line) => see(&line),
             Err(RecvTimeoutError::Disconnected) => break,
             // A stray grandchild may keep the pipe open for ever; the task must not wait for it.
@@ -101,7 +101,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<
             Err(RecvTimeoutError::Timeout) => {}
         }
     }
-    while let Ok(line) = lines.recv_timeout(PATIENCE) {
+    while let Ok(line) = lines.recv_timeout(OUTPUT_TIMEOUT) {
         see(&line);
     }
     Ok(if child.wait()?.success() { Ended::Well } else { Ended::Badly })

@@ -19,11 +19,11 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// Prepares the folder with the programs and returns its path. It lacks the programs that could not be
 /// prepared.
-pub(crate) fn for_everybody(root: &Root) -> String {
+pub(crate) fn prepare(root: &Root) -> String {
     let folder = root.path().join("target/programs");
     let (rust, python) = (folder.join("rust"), folder.join("python"));
     if let Err(error) = with_rust(&rust) {
-        println!("a toolchain for everybody is not to be had: {error:#}");
+        println!("no toolchain that every user can run: {error:#}");
     }
     if !["mypy", "mcp-server-time"].iter().all(|name| python.join("bin").join(name).exists())
         && let Err(error) = with_python(&python)

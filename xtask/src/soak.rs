@@ -1,8 +1,10 @@
 //! `cargo xtask soak`: long test campaigns on a release build. Not part of ci.
 
+use std::num::NonZeroU32;
 use std::process::Command;
 
 use anyhow::Result;
+use clap::Args;
 
 use crate::process;
 use crate::project::{self, Profile};
@@ -16,53 +18,28 @@ const JUDGEMENTS: &str = "100000000";
 const SCHEDULES: &str = "100000";
 /// Number of records in the ledger that is queried.
 const RECORDS: &str = "1000000";
-/// Default duration of the run with injected faults, in minutes.
-const MINUTES: u32 = 20;
 
-/// Selected campaigns and their duration.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
-    minutes: u32,
-    which: Which,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Which {
-    All,
-    /// Only the campaigns whose duration can be set: load and long life.
-    Life,
-}
-
-impl Wish {
-    /// Parses the arguments of `soak`.
-    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let mut wish = Wish { minutes: MINUTES, which: Which::All };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match word.as_str() {
-                "--life" => wish.which = Which::Life,
-                "--minutes" => {
-                    let number = words.next().ok_or("`--minutes` needs a number")?;
-                    let minutes = number.parse().ok().filter(|minutes| *minutes > 0);
-                    wish.minutes = minutes.ok_or_else(|| format!("`{number}` is no number of minutes"))?;
-                }
-                other => return Err(format!("`soak` takes --minutes N and --life, not `{other}`")),
-            }
-        }
-        Ok(wish)
-    }
+/// Options of the campaigns.
+#[derive(Debug, PartialEq, Eq, Args)]
+pub(crate) struct SoakOptions {
+    /// Duration of the run with injected faults, in minutes
+    #[arg(long, value_name = "N", default_value = "20")]
+    minutes: NonZeroU32,
+    /// Run only the campaigns whose duration can be set: load and long life
+    #[arg(long)]
+    life: bool,
 }
 
 /// Runs the tests whose names begin with `soak`, each with its full number of rounds. Then tests the
 /// deadlines of confined programs, the judge against its model, and approvals under random orders of events.
 /// At last queries a ledger of a million records; each query has a time limit.
-pub(crate) fn command(root: &Root, wish: &Wish) -> Result<()> {
+pub(crate) fn command(root: &Root, options: &SoakOptions) -> Result<()> {
     let binary = project::build_binary(root, Profile::Release)?;
-    let minutes = wish.minutes.to_string();
+    let minutes = options.minutes.to_string();
     for campaign in ["load::soak", "long_life::soak"] {
         process::run(suite(root, campaign).env("SINEW_BIN", &binary).env("SINEW_SOAK_MINUTES", &minutes))?;
     }
-    if wish.which == Which::Life {
+    if options.life {
         return Ok(());
     }
     process::run(suite(root, "crashes::soak").env("SINEW_BIN", &binary).env("SINEW_SOAK_CRASHES", CRASHES))?;
@@ -138,25 +115,4 @@ fn approvals(root: &Root) -> Result<()> {
     let words =
         ["test", "--release", "-p", "execution", "--lib", "executed_as_approved", "--", "--nocapture"];
     process::run(root.cargo(&words).env("SINEW_APPROVAL_SCHEDULES", schedules))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(line: &str, expect: Result<(u32, Which), &str>) {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let wish = expect.map(|(minutes, which)| Wish { minutes, which });
-        assert_eq!(Wish::parse(&words), wish.map_err(str::to_owned), "{line}");
-    }
-
-    #[test]
-    fn arguments_select_campaigns_and_minutes() {
-        check("", Ok((20, Which::All)));
-        check("--minutes 3 --life", Ok((3, Which::Life)));
-        check("--minutes", Err("`--minutes` needs a number"));
-        check("--minutes 0", Err("`0` is no number of minutes"));
-        check("--minutes soon", Err("`soon` is no number of minutes"));
-        check("now", Err("`soak` takes --minutes N and --life, not `now`"));
-    }
 }

@@ -162,7 +162,7 @@ impl Suite<'_> {
         if let Some(folder) = node::with_packages(self.root) {
             tests.env(node::VARIABLE, folder);
         }
-        tests.env(programs::VARIABLE, programs::for_everybody(self.root));
+        tests.env(programs::VARIABLE, programs::prepare(self.root));
         tests.env(left_out::VARIABLE, self.reports.path());
         tests
     }

@@ -61,7 +61,8 @@ use rule::RuleScope;
 /// Part of an approval request that is stored on disk, outside of the ledger, until the request is decided.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StoredRequest {
-    card: ApprovalRequest,
+    #[serde(alias = "card")]
+    request: ApprovalRequest,
     /// The narrowest standing rule that would cover the call, if there is one.
     rule: Option<RuleScope>,
     /// The arguments, if the operator may edit them. `None` if parts of them are masked.
@@ -125,7 +126,7 @@ impl Approvals {
             .iter()
             .filter(|(_, asked)| asked.state.is_open())
             .map(|(id, asked)| {
-                ((*id).clone(), asked.terms.card.clone(), asked.state == RequestState::Pending)
+                ((*id).clone(), asked.terms.request_digest.clone(), asked.state == RequestState::Pending)
             })
             .collect();
         for (id, digest, waits) in open {
@@ -267,14 +268,14 @@ impl Approvals {
         if held.is_none() {
             return;
         }
-        let wait = self.now().duration_since(asked.terms.asked_at);
+        let wait = self.now().duration_since(asked.terms.requested_at);
         let wait = std::time::Duration::try_from(wait).unwrap_or_default();
         metrics::record_approval(decision, wait);
         emit(TelemetryEvent::ApprovalDecided {
             call: event_subject(&asked.terms.call),
             approval_id: &approval.id,
             decision,
-            by: approval.by.as_deref().unwrap_or("nobody"),
+            by: approval.by.as_deref().unwrap_or("none"),
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
         });
     }

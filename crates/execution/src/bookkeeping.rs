@@ -140,7 +140,7 @@ impl Bookkeeping {
 
     /// Charges a record to its caller's budget, or returns the time after which it fits.
     pub(crate) fn charge(&self, caller: &Caller, bytes: usize) -> Result<(), Throttled> {
-        if caller.door.party() != EndpointParty::Agents {
+        if caller.endpoint.party() != EndpointParty::Agents {
             return Ok(());
         }
         self.state().charge(CallerKey::of(caller), bytes, Instant::now()).map_err(Throttled::from)
@@ -148,7 +148,7 @@ impl Bookkeeping {
 
     /// Decides the form of a record. The operator's own are always written in full.
     pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> Form {
-        if caller.door.party() != EndpointParty::Agents {
+        if caller.endpoint.party() != EndpointParty::Agents {
             return Form::Full;
         }
         let form = self.state().form(caller, kind, bytes, Instant::now());
@@ -313,7 +313,7 @@ mod tests {
         Caller {
             uid: 1,
             pid: Some(pid),
-            door: CallerEndpoint::Socket,
+            endpoint: CallerEndpoint::Socket,
             connection: 1,
             client: None,
             session: None,

@@ -63,7 +63,7 @@ fn facts(call: &PipelineCall, permit: &Permit) -> Value {
 
 /// Note for the ledger if the curated map was skipped.
 fn curated_map_note(call: &PipelineCall) -> Option<&'static str> {
-    (call.curated_map == CuratedMapCheck::Skipped).then_some("left_out")
+    (call.curated_map == CuratedMapCheck::Skipped).then_some("skipped")
 }
 
 /// Emits the event that the operator skipped the curated map, so that only the tool's schema is checked.

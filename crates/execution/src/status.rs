@@ -80,9 +80,9 @@ pub struct LedgerStatus {
     /// Records that were acknowledged and lost. Must stay 0.
     pub lost_records: u64,
     /// Calls whose records are held in memory until they can be written.
-    pub owed: u64,
+    pub deferred: u64,
     /// Entries that could not be recorded. Each caller received an error.
-    pub turned_away: u64,
+    pub rejected_entries: u64,
     /// Bytes of all records.
     pub bytes: u64,
     /// Segments that retention has removed.
@@ -109,8 +109,8 @@ impl LedgerStatus {
             records: health.head,
             open_intents: health.open_intents,
             lost_records: health.lost_records,
-            owed: health.deferred_records,
-            turned_away: health.rejected_entries,
+            deferred: health.deferred_records,
+            rejected_entries: health.rejected_entries,
             bytes: health.bytes,
             removed_segments: health.removed.segments,
             removed_under_pressure: health.removed.under_pressure,

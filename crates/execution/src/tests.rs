@@ -156,7 +156,7 @@ impl LayerBench {
 }
 
 fn caller() -> Caller {
-    Caller { uid: 1, pid: None, door: CallerEndpoint::Socket, connection: 1, client: None, session: None }
+    Caller { uid: 1, pid: None, endpoint: CallerEndpoint::Socket, connection: 1, client: None, session: None }
 }
 
 fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> CallRequest {

@@ -115,9 +115,9 @@ impl OpenedPath {
         let before = match &self.object {
             OpenedObject::Link { text, .. } => StateBefore::Link { text: text.clone() },
             OpenedObject::Directory { .. } => {
-                StateBefore::Folder { held: self.storage_for_move(place, saving)? }
+                StateBefore::Folder { saved_as: self.storage_for_move(place, saving)? }
             }
-            _ => StateBefore::File { sha256: None, mode, held: self.storage_for_move(place, saving)? },
+            _ => StateBefore::File { sha256: None, mode, saved_as: self.storage_for_move(place, saving)? },
         };
         let temporary = new_temporary_name();
         let weight = RemovalSize { allocated: self.disk_usage(&removed), copy_bytes: removed.bytes };

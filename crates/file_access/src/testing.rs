@@ -17,7 +17,7 @@ use crate::{ChangeRecorder, OpenError, OpenedPath, PathRequest, PathSource, Undo
 const FIXTURE_ENV: &str = "RESOURCES_TEST_CHILD";
 
 /// An unprivileged user.
-pub(crate) const NOBODY_UID: u32 = 65534;
+pub(crate) const UNPRIVILEGED_UID: u32 = 65534;
 
 /// Temporary folder with a workspace `ws` and a folder `outside` that holds a secret.
 pub(crate) struct WorkspaceFixture {
@@ -109,10 +109,10 @@ impl WorkspaceFixture {
         command.output().unwrap()
     }
 
-    /// Like [`World::child`], as a user to whom permission bits apply: root gives the world to [`NOBODY`], any other user
-    /// is one already.
+    /// Like `run_child`, as a user to whom permission bits apply: root gives the fixture to [`UNPRIVILEGED_UID`], any
+    /// other user is one already.
     pub(crate) fn unprivileged_child(&self, test: &str) -> Output {
-        let user = rustix::process::geteuid().is_root().then_some(NOBODY_UID);
+        let user = rustix::process::geteuid().is_root().then_some(UNPRIVILEGED_UID);
         if let Some(user) = user {
             self.chown_to(user);
         }

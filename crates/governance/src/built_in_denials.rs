@@ -197,11 +197,11 @@ fn pattern_variants(pattern: &str, scope: PatternScope) -> Vec<String> {
 }
 
 pub(crate) fn rule_ref(group: &str) -> RuleRef {
-    RuleRef { file: BUILT_IN_FILE_NAME.into(), line: 0, id: format!("floor.{group}").into() }
+    RuleRef { file: BUILT_IN_FILE_NAME.into(), line: 0, id: format!("built_in.{group}").into() }
 }
 
 /// File name that rule references use for built-in denials.
-pub(crate) const BUILT_IN_FILE_NAME: &str = "built-in floor";
+pub(crate) const BUILT_IN_FILE_NAME: &str = "built-in denials";
 
 #[cfg(test)]
 mod tests;

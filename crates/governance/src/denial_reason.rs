@@ -47,7 +47,13 @@ impl DenialReason {
 pub(crate) fn no_network_access(tool: &str) -> DenialReason {
     let rule = RuleRef { file: "tool definition".into(), line: 0, id: format!("{tool}.category").into() };
     let hint = "its category has no network access, and none of its arguments is a URL".to_owned();
-    DenialReason::new(RefusalCode::DomainNotAllowed, "stays_home", "Tool has no network access", hint, &rule)
+    DenialReason::new(
+        RefusalCode::DomainNotAllowed,
+        "no_network_access",
+        "Tool has no network access",
+        hint,
+        &rule,
+    )
 }
 
 /// Formats the id and the location of a rule for a message.

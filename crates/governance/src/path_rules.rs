@@ -177,7 +177,7 @@ fn refuse_forbidden(
     }
     if let Some(BuiltInDenial { code, rule, reason: why }) = protected {
         let hint = format!("no policy can allow this: {why}");
-        return Err(DenialReason::new(code, "floor", &forbidden_reason(request), hint, &rule));
+        return Err(DenialReason::new(code, "built_in", &forbidden_reason(request), hint, &rule));
     }
     let forbidden_paths = effective_policy.forbidden_paths();
     let found = forbidden_paths.find(name);

@@ -20,7 +20,7 @@ pub enum RuleOutcome {
     /// The rule applies and lets the call pass.
     Passes,
     /// The rule applies and requires approval.
-    Asks,
+    RequiresApproval,
     /// The rule applies and would deny, but is only recorded.
     WouldDeny,
     /// The rule applies and denies: no further rule was evaluated.
@@ -34,11 +34,11 @@ pub struct TraceStep {
     pub rule: RuleRef,
     /// Content of the rule as written: a pattern, a mode, a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub states: Option<String>,
+    pub content: Option<String>,
     /// Value that the rule was evaluated against: a mode, a canonical path, a host, a count.
-    pub asked: String,
+    pub value: String,
     /// Outcome of the rule.
-    pub said: RuleOutcome,
+    pub outcome: RuleOutcome,
 }
 
 /// Trace of the evaluated rules. It contains the targets of symbolic links, so it is for the operator, not
@@ -98,10 +98,10 @@ impl<'t> TraceRecorder<'t> {
     pub(crate) fn record_passed(
         &mut self,
         rule: RuleRef,
-        states: impl Fn() -> String,
-        asked: impl Fn() -> String,
+        content: impl Fn() -> String,
+        value: impl Fn() -> String,
     ) {
-        self.add_step(&rule, || Some(states()), asked, RuleOutcome::Passes);
+        self.add_step(&rule, || Some(content()), value, RuleOutcome::Passes);
         self.passed_rules.push(rule);
     }
 
@@ -109,16 +109,16 @@ impl<'t> TraceRecorder<'t> {
     pub(crate) fn record_satisfied(
         &mut self,
         rule: &RuleRef,
-        states: impl Fn() -> String,
-        asked: impl Fn() -> String,
+        content: impl Fn() -> String,
+        value: impl Fn() -> String,
     ) {
-        self.add_step(rule, || Some(states()), asked, RuleOutcome::Passes);
+        self.add_step(rule, || Some(content()), value, RuleOutcome::Passes);
     }
 
     /// Sets the value that the following rules are evaluated against.
-    pub(crate) fn set_value(&mut self, asked: impl Fn() -> String) {
+    pub(crate) fn set_value(&mut self, value: impl Fn() -> String) {
         if self.trace.content.is_some() {
-            self.value = asked();
+            self.value = value();
             self.yaml = None;
         }
     }
@@ -135,9 +135,9 @@ impl<'t> TraceRecorder<'t> {
         if self.trace.content.is_none() {
             return;
         }
-        for (rule, states) in rules {
-            let asked = self.value.clone();
-            self.add_step(rule, || Some(states.clone()), || asked.clone(), RuleOutcome::DoesNotApply);
+        for (rule, content) in rules {
+            let value = self.value.clone();
+            self.add_step(rule, || Some(content.clone()), || value.clone(), RuleOutcome::DoesNotApply);
         }
     }
 
@@ -147,9 +147,9 @@ impl<'t> TraceRecorder<'t> {
     }
 
     /// Records the rules that require approval.
-    pub(crate) fn record_approvals(&mut self, rules: &[RuleRef], asked: impl Fn() -> String) {
+    pub(crate) fn record_approvals(&mut self, rules: &[RuleRef], value: impl Fn() -> String) {
         for rule in rules {
-            self.add_step(rule, || None, &asked, RuleOutcome::Asks);
+            self.add_step(rule, || None, &value, RuleOutcome::RequiresApproval);
         }
         if let Some(written) = &mut self.trace.content {
             written.changes.extend(rules.iter().map(suggested_change::for_approval));
@@ -159,34 +159,34 @@ impl<'t> TraceRecorder<'t> {
     /// Records a shadow rule that would deny if it were enforced.
     pub(crate) fn record_shadow_denial(&mut self, denial_reason: &DenialReason) {
         if let Some(rule) = denial_reason.rule() {
-            let asked = denial_reason.reason().to_owned();
-            self.add_step(rule, || None, || asked.clone(), RuleOutcome::WouldDeny);
+            let value = denial_reason.reason().to_owned();
+            self.add_step(rule, || None, || value.clone(), RuleOutcome::WouldDeny);
         }
     }
 
     /// Records the rule that denies, and the suggested change.
     pub(crate) fn record_denied(&mut self, definition: &ToolDefinition, denial_reason: &DenialReason) {
         let Some(rule) = denial_reason.rule() else { return };
-        let asked = self.value.clone();
-        self.add_step(rule, || None, || asked.clone(), RuleOutcome::Denies);
+        let value = self.value.clone();
+        self.add_step(rule, || None, || value.clone(), RuleOutcome::Denies);
         if let Some(written) = &mut self.trace.content {
-            let offered = self.yaml.take().unwrap_or_else(|| suggested_change::quote_yaml(&asked));
-            let held = RuleOperand { value: &asked, yaml: &offered };
-            written.changes.extend(suggested_change::for_denial(definition, denial_reason, held));
+            let offered = self.yaml.take().unwrap_or_else(|| suggested_change::quote_yaml(&value));
+            let operand = RuleOperand { value: &value, yaml: &offered };
+            written.changes.extend(suggested_change::for_denial(definition, denial_reason, operand));
         }
     }
 
     fn add_step(
         &mut self,
         rule: &RuleRef,
-        states: impl FnOnce() -> Option<String>,
-        asked: impl FnOnce() -> String,
-        text: RuleOutcome,
+        content: impl FnOnce() -> Option<String>,
+        value: impl FnOnce() -> String,
+        outcome: RuleOutcome,
     ) {
         let Some(written) = &mut self.trace.content else { return };
-        let step = TraceStep { rule: rule.clone(), states: states(), asked: asked(), said: text };
+        let step = TraceStep { rule: rule.clone(), content: content(), value: value(), outcome };
         if !written.steps.contains(&step) {
-            self.value.clone_from(&step.asked);
+            self.value.clone_from(&step.value);
             written.steps.push(step);
         }
     }

@@ -16,10 +16,10 @@ pub struct SuggestedChange {
     /// Rule to change. Line 0: it is in no file, and a line has to be added.
     pub rule: RuleRef,
     /// Description of the change.
-    pub how: String,
+    pub description: String,
     /// Text to write, if there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub write: Option<String>,
+    pub text: Option<String>,
     /// Machine-applicable form of the change. `None` where no line of a file can express it.
     #[serde(skip)]
     pub edit: Option<PolicyEdit>,
@@ -85,8 +85,8 @@ pub(crate) struct RuleOperand<'a> {
 }
 
 impl SuggestedChange {
-    fn new(rule: &RuleRef, how: impl Into<String>, write: Option<String>) -> SuggestedChange {
-        SuggestedChange { rule: rule.clone(), how: how.into(), write, edit: None }
+    fn new(rule: &RuleRef, description: impl Into<String>, text: Option<String>) -> SuggestedChange {
+        SuggestedChange { rule: rule.clone(), description: description.into(), text, edit: None }
     }
 
     fn with_edit(self, edit: Option<PolicyEdit>) -> SuggestedChange {
@@ -122,7 +122,7 @@ pub(crate) fn for_denial(
     let change = match denial_reason.detail() {
         // Caused by a built-in denial, the machine or the call itself, which no line of a policy file can
         // change.
-        "floor" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
+        "built_in" | "no_canonical_name" | "no_sandbox" | "workspace_root" | "bad_url" | "scheme"
         | "userinfo" | "needs_a_shell" | "no_program" => return Vec::new(),
         _ if &*rule.file == BUILT_IN_FILE_NAME => return Vec::new(),
         "only_reduced_sandbox" => {

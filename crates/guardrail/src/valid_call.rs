@@ -196,7 +196,7 @@ mod tests {
             let caller = Caller {
                 uid: 1,
                 pid: None,
-                door: CallerEndpoint::Socket,
+                endpoint: CallerEndpoint::Socket,
                 connection: 1,
                 client: None,
                 session,

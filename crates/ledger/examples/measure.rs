@@ -69,7 +69,7 @@ fn decision(n: u64) -> RecordedDecision {
     let caller = Caller {
         uid: 501,
         pid: Some(4242),
-        door: CallerEndpoint::Mcp,
+        endpoint: CallerEndpoint::Mcp,
         connection: n % 5,
         client: Some(if n.is_multiple_of(2) { "claude-code" } else { "codex" }.into()),
         session: Some(format!("session-{}", n / 1000)),

@@ -43,8 +43,9 @@ pub(crate) struct Anchor {
     pub(crate) synced: u64,
     /// Allowed read-only calls whose records are still deferred. A crash loses the records but not their
     /// number.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) owed: u64,
+    // An anchor is valid only if rendering it again gives the same bytes, so its field keeps the first name.
+    #[serde(rename = "owed", default, skip_serializing_if = "is_zero")]
+    pub(crate) deferred: u64,
     /// State of the writer.
     pub(crate) writer: WriterState,
     /// Boot id of the machine when the anchor was written; empty if the system has none.
@@ -157,7 +158,7 @@ mod tests {
             segment: u64::MAX,
             end: u64::MAX,
             synced: u64::MAX,
-            owed: u64::MAX,
+            deferred: u64::MAX,
             writer: WriterState::Closed,
             boot: "f".repeat(36),
         };
@@ -181,12 +182,12 @@ mod tests {
     fn anchor_format_is_compatible_with_older_ledgers() {
         let key = LedgerKey::derive(&[1; 32]).unwrap();
         let (hash, writer, boot) = (SealHash([0; 32]), WriterState::Open, "0f-1".to_owned());
-        let anchor = Anchor { seq: 10, hash, segment: 1, end: 4096, synced: 9, owed: 0, writer, boot };
+        let anchor = Anchor { seq: 10, hash, segment: 1, end: 4096, synced: 9, deferred: 0, writer, boot };
         let text = |anchor: &Anchor| String::from_utf8(anchor.render(&key)).unwrap();
         let (head, tail) = (r#"{"seq":10,"segment":1,"end":4096,"synced":9"#, r#""boot":"0f-1","hash":"000"#);
         let whole = text(&anchor);
         assert!(whole.starts_with(&format!(r#"{head},"writer":"open",{tail}"#)), "{whole}");
-        let whole = text(&Anchor { owed: 3, writer: WriterState::Halted, ..anchor });
+        let whole = text(&Anchor { deferred: 3, writer: WriterState::Halted, ..anchor });
         assert!(whole.starts_with(&format!(r#"{head},"owed":3,"writer":"halted",{tail}"#)), "{whole}");
     }
 }

@@ -151,7 +151,7 @@ impl<'a> ChainVerifier<'a> {
             };
             let (first, segments) = (retention.first, retention.segments);
             let what =
-                format!("records before {first} were let go by retention ({segments} segments, {cause})");
+                format!("records before {first} were removed by retention ({segments} segments, {cause})");
             self.report.removed = retention.total;
             self.add_notice(line, record.seq, what);
             self.declared_starts.push((retention.first, retention.base.clone()));

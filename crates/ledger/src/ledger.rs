@@ -170,7 +170,7 @@ impl Ledger {
     /// Refuses an agent's read-only call once only the share of the size limit reserved for records of
     /// changes is left.
     fn check_read_limit(&self, decision: &RecordedDecision) -> Result<(), LedgerError> {
-        let is_agents = decision.call.caller.door.party() == EndpointParty::Agents;
+        let is_agents = decision.call.caller.endpoint.party() == EndpointParty::Agents;
         let bytes = self.shared.older_bytes.load(Ordering::Relaxed);
         if decision.effect == RecordedEffect::Changes || !is_agents || bytes < self.reads_limit {
             return Ok(());

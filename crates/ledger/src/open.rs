@@ -201,7 +201,7 @@ fn build_writer(
         segment: chain.next,
         end: 0,
         synced: chain.head(),
-        owed: 0,
+        deferred: 0,
         writer: WriterState::Open,
         boot,
     };

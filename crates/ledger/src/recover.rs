@@ -68,7 +68,7 @@ pub(crate) fn recover(
         missing: None,
         damage: Vec::new(),
         writer: first.map(|anchor| anchor.writer),
-        unrecorded_reads: first.map_or(0, |anchor| anchor.owed),
+        unrecorded_reads: first.map_or(0, |anchor| anchor.deferred),
     };
     let mut segments = list_segments(folder, remains)?;
     while let Some(segment) = segments.pop() {

@@ -85,7 +85,7 @@ impl ResumePlan {
                 reason: halt.reason.to_string(),
                 since: halt.since,
                 sealed: writer.abandoned_segment(),
-                turned_away: writer.rejected - writer.rejected_before_halt,
+                rejected: writer.rejected - writer.rejected_before_halt,
                 lost: 0,
             },
         }

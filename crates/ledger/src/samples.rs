@@ -14,7 +14,7 @@ pub(crate) fn call(tool: &str) -> Arc<CallHeader> {
     let caller = Caller {
         uid: 501,
         pid: Some(77),
-        door: CallerEndpoint::Mcp,
+        endpoint: CallerEndpoint::Mcp,
         connection: 3,
         client: Some("claude".into()),
         session: Some("s-1".into()),

@@ -79,7 +79,7 @@ pub(crate) struct LedgerWriter {
     /// Allowed read-only calls whose decisions are not written yet.
     pub(crate) deferred_reads: u64,
     pub(crate) rejected: u64,
-    /// Value of `turned_away` when the halt began.
+    /// Value of `rejected` when the halt began.
     pub(crate) rejected_before_halt: u64,
     pub(crate) lost_records: u64,
     pub(crate) anchor: Anchor,
@@ -215,7 +215,7 @@ impl LedgerWriter {
         anchor.segment = self.active.segment.first;
         anchor.end = self.active.length;
         anchor.synced = self.synced;
-        anchor.owed = self.deferred_reads;
+        anchor.deferred = self.deferred_reads;
         anchor.writer = state;
         match self.anchor_file.write(&anchor.render(&self.key)) {
             Ok(()) => self.anchor_failing = false,
@@ -252,7 +252,7 @@ impl LedgerWriter {
         if ours.len() != self.active.length {
             let (found, length) = (ours.len(), self.active.length);
             return Some(format!(
-                "{name} has {found} bytes where {length} were written: somebody else changed it"
+                "{name} has {found} bytes where {length} were written: another process changed it"
             ));
         }
         match fs::symlink_metadata(&self.active.segment.path) {

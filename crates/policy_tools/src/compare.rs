@@ -35,7 +35,7 @@ pub struct PolicyDifference {
     /// Direction of the change.
     pub effect: PolicyEffect,
     /// Description for a person.
-    pub what: String,
+    pub description: String,
     /// Rule in the new policy, or in the old one if it was removed.
     pub rule: Option<RuleRef>,
 }
@@ -62,8 +62,8 @@ pub fn compare_policies<'a>(
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
     if found.is_empty() && old.hash() != new.hash() {
-        let what = "the files differ, but the differences change nothing".to_owned();
-        found.push(PolicyDifference { effect: PolicyEffect::Neutral, what, rule: None });
+        let description = "the files differ, but the differences change nothing".to_owned();
+        found.push(PolicyDifference { effect: PolicyEffect::Neutral, description, rule: None });
     }
     found
 }
@@ -272,10 +272,10 @@ fn compare_ranked(owner: &str, old: &RankedSetting, new: &RankedSetting, found: 
 fn add_difference(
     found: &mut Vec<PolicyDifference>,
     effect: PolicyEffect,
-    what: String,
+    description: String,
     rule: Option<RuleRef>,
 ) {
-    found.push(PolicyDifference { effect, what, rule });
+    found.push(PolicyDifference { effect, description, rule });
 }
 
 #[cfg(test)]

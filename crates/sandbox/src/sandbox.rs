@@ -149,7 +149,7 @@ impl Sandbox {
             confined.check_tier(tier)?;
             let mut underway = self.begin_run(confined, pool).await?;
             let (begun, launcher) = underway.parts().ok_or(SandboxError::LauncherLost)?;
-            let (executable, walls_sha256) = (begun.executable.clone(), begun.sandbox_digest(tier));
+            let (executable, sandbox_sha256) = (begun.executable.clone(), begun.sandbox_digest(tier));
             let finished = tokio::select! {
                 finished = launch::run(begun, tier, launcher, &mut outlets) => finished,
                 // Dropping the handle ends the run and cleans up after it.
@@ -170,7 +170,7 @@ impl Sandbox {
                         usage: finished.usage,
                         setup_time: finished.setup_time,
                         executable,
-                        sandbox_sha256: walls_sha256,
+                        sandbox_sha256,
                         quarantined: underway.finish().await?,
                     });
                 }

@@ -2,9 +2,6 @@
 //! daemon. Clients can connect while the daemon is down, and the socket files belong to the manager. Sockets
 //! are matched by their path.
 
-#[cfg(target_os = "macos")]
-mod launchd;
-
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -39,9 +36,22 @@ impl InheritedSockets {
     }
 }
 
+/// Returns the sockets of the launchd job, by the names in its property list.
 #[cfg(target_os = "macos")]
 fn inherited_listeners() -> Vec<UnixListener> {
-    launchd::sockets(["agent", "control"])
+    let given = ["agent", "control"].into_iter().filter_map(|name| raunch::activate_socket(name).ok());
+    given.flatten().map(into_listener).collect()
+}
+
+#[cfg(target_os = "macos")]
+#[allow(unsafe_code)] // launchd passes raw descriptor numbers
+fn into_listener(descriptor: i32) -> UnixListener {
+    use std::os::fd::{FromRawFd, OwnedFd};
+    // SAFETY: launchd passes each descriptor to this process once, and no other code here holds it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // Programs started by a call must not inherit the sockets of the daemon that judges them.
+    let _ = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC);
+    UnixListener::from(descriptor)
 }
 
 /// Returns the inherited Unix listeners and skips every other kind of descriptor.

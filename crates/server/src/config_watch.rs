@@ -103,7 +103,7 @@ fn affects_folders(event: &Event, folders: &[PathBuf]) -> bool {
 mod tests {
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(10);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
     #[tokio::test]
     async fn changes_in_folders_created_later_are_reported() {
@@ -112,15 +112,15 @@ mod tests {
         let (config, inner) = (root.join("config"), root.join("config/governance"));
         let mut watch = ConfigWatch::new(vec![config.clone(), inner.clone()]);
         std::fs::create_dir(&config).unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("the folder was created");
+        timeout(TEST_TIMEOUT, watch.changed()).await.expect("the folder was created");
         std::fs::create_dir(&inner).unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("the inner folder was created");
+        timeout(TEST_TIMEOUT, watch.changed()).await.expect("the inner folder was created");
         std::fs::write(inner.join("tools.yaml"), "a").unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("a file was created");
+        timeout(TEST_TIMEOUT, watch.changed()).await.expect("a file was created");
         // Editors write a new file and rename it over the old one.
         std::fs::write(inner.join("draft"), "b").unwrap();
         std::fs::rename(inner.join("draft"), inner.join("tools.yaml")).unwrap();
-        timeout(PATIENCE, watch.changed()).await.expect("a file was replaced");
+        timeout(TEST_TIMEOUT, watch.changed()).await.expect("a file was replaced");
         // One change can cause several events, and the last one may be late.
         while timeout(QUIET_PERIOD * 3, watch.changed()).await.is_ok() {}
         std::fs::read(inner.join("tools.yaml")).unwrap();

@@ -54,7 +54,7 @@ impl ConnectionState {
         Caller {
             uid: self.peer.uid,
             pid: self.peer.pid,
-            door: socket_name,
+            endpoint: socket_name,
             connection: self.connection,
             client: self.handshake.as_ref().and_then(|handshake| handshake.client.clone()),
             session: self.worker_session.as_deref().map(str::to_owned),

@@ -44,12 +44,12 @@ async fn watch_approval_requests(layer: &Arc<ToolExecutionLayer>, lines: SyncSen
     loop {
         let open = layer.approvals().await;
         for listed in open.iter().filter(|listed| listed.state == "pending") {
-            if known.insert(listed.card.id.clone()) {
-                let line = format!("{} {}", listed.card.id, escape_for_display(&listed.card.summary));
+            if known.insert(listed.request.id.clone()) {
+                let line = format!("{} {}", listed.request.id, escape_for_display(&listed.request.summary));
                 let _ = lines.try_send(line.chars().take(MAX_TEXT_CHARS).collect());
             }
         }
-        known.retain(|id| open.iter().any(|listed| listed.card.id == *id));
+        known.retain(|id| open.iter().any(|listed| listed.request.id == *id));
         if changes.changed().await.is_err() {
             return std::future::pending().await;
         }
@@ -86,7 +86,7 @@ fn run_notifier(lines: &Receiver<String>, program: &[String]) {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         match command.spawn() {
             Ok(child) => wait_or_kill(child),
-            Err(error) => tracing::debug!(%error, name, "nobody_notified"),
+            Err(error) => tracing::debug!(%error, name, "notification_failed"),
         }
     }
 }

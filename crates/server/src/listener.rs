@@ -157,7 +157,7 @@ impl<C: Send + Sync> ConnectionListener<C> {
             tracing::warn!(
                 limit = self.limits.max_connections,
                 socket = self.service.socket,
-                "connections_turned_away"
+                "connections_rejected"
             );
         }
         let most = self.limits.max_connections;

@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::methods::status::LimitsReply;
-use crate::rpc::{Params, RequestId, RpcError};
-use crate::service::{MethodCall, MethodReply, NotificationEffect, NotificationHandler};
+use crate::rpc::{Params, RequestId};
+use crate::service::{MethodCall, MethodReply, MethodResult, NotificationEffect, NotificationHandler};
 use crate::settings::ConnectionLimits;
 
 /// Revisions with a handshake, oldest first.
@@ -58,11 +58,7 @@ fn on_cancelled(mut params: Params) -> NotificationEffect {
 }
 
 /// Replies to `ping` at any time, also before the handshake.
-pub(crate) fn ping(
-    _: &AgentContext,
-    _: &mut ConnectionState,
-    _: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn ping(_: &AgentContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
     Ok(MethodReply::now(&json!({})))
 }
 

@@ -105,8 +105,9 @@ impl ConfigReloader {
         };
         let mut differences = self.changes_needing_restart(&fresh.settings);
         if before == ReloadMode::Ask && after == ReloadMode::Auto {
-            let what = "reload: auto: changes that loosen the policy apply without acceptance".to_owned();
-            differences.push(PolicyDifference { effect: PolicyEffect::Loosens, what, rule: None });
+            let description =
+                "reload: auto: changes that loosen the policy apply without acceptance".to_owned();
+            differences.push(PolicyDifference { effect: PolicyEffect::Loosens, description, rule: None });
         }
         let report = self.layer.reload(fresh.snapshot, differences, &acceptance).await;
         if matches!(report.result, ReloadOutcome::Applied | ReloadOutcome::Unchanged) {
@@ -155,7 +156,7 @@ impl ConfigReloader {
         let changed = parts.into_iter().filter(|(_, changed)| *changed);
         let reported = changed.map(|(part, _)| PolicyDifference {
             effect: PolicyEffect::Neutral,
-            what: format!("{part} in sinew.yaml changed: the change takes effect at the next start"),
+            description: format!("{part} in sinew.yaml changed: the change takes effect at the next start"),
             rule: None,
         });
         reported.collect()

@@ -37,8 +37,11 @@ pub(crate) struct SocketService<C: 'static> {
 /// Method that handles requests.
 pub(crate) struct RpcMethod<C> {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(&C, &mut ConnectionState, MethodCall) -> Result<MethodReply, RpcError>,
+    pub(crate) run: fn(&C, &mut ConnectionState, MethodCall) -> MethodResult,
 }
+
+/// Reply of a method, or the error that is sent instead.
+pub(crate) type MethodResult = Result<MethodReply, RpcError>;
 
 /// Request passed to a method.
 pub(crate) struct MethodCall {

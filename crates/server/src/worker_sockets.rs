@@ -21,7 +21,7 @@ use crate::mcp;
 use crate::methods::{calls, status};
 use crate::platform::Platform;
 use crate::rpc::RpcError;
-use crate::service::{MethodCall, MethodReply, RpcMethod, SocketService};
+use crate::service::{MethodCall, MethodResult, RpcMethod, SocketService};
 use crate::socket::BoundSocket;
 
 /// Prefix and suffix of worker socket names; a random id is between them.
@@ -42,20 +42,12 @@ const METHODS: &[RpcMethod<AgentContext>] = &[
 ];
 
 /// Like `sinew/execute` of the agent socket, but an invalid call is recorded and costs a hop.
-fn execute(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+fn execute(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     calls::execute(agent, session, call).map_err(|error| record_malformed(agent, session, error))
 }
 
 /// Like `tools/call` of the agent socket, but an invalid call is recorded and costs a hop.
-fn call_tool(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+fn call_tool(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     mcp::call::run(agent, session, call).map_err(|error| record_malformed(agent, session, error))
 }
 
@@ -291,7 +283,7 @@ impl Drop for WorkerSocket {
 
 impl std::fmt::Debug for WorkerSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("WorkerDoor").field("session", &self.opened.session_id).finish_non_exhaustive()
+        f.debug_struct("WorkerSocket").field("session", &self.opened.session_id).finish_non_exhaustive()
     }
 }
 

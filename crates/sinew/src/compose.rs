@@ -29,7 +29,7 @@ use crate::host_table::{self, TableCheckLevel};
 use crate::layer_hooks;
 use crate::manifests;
 use crate::reserved_folders;
-use crate::terminal::{WARNING_STYLE, paint, print_message};
+use crate::terminal::print_warning;
 
 pub(crate) use test_layer::test_layer;
 pub(crate) use web::shared_web;
@@ -185,7 +185,7 @@ fn check_policy(policy: &Policy, registry: &ToolRegistry, hosts: &[Host]) -> Res
     let definitions: Vec<&ToolDefinition> = registry.definitions().chain(judged).map(AsRef::as_ref).collect();
     let warnings = policy.check_tools(definitions).map_err(CommandError::configuration)?;
     for warning in policy.warnings().iter().chain(&warnings) {
-        print_message(paint(WARNING_STYLE, format!("warning: {warning}")));
+        print_warning(format!("warning: {warning}"));
     }
     Ok(())
 }
@@ -214,7 +214,7 @@ fn load_curated_map(
     let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
     let known = tools.map(|tool| KnownTool { definition: tool.definition(), schema: tool.schema() });
     for warning in curated.check_tools(known).map_err(CommandError::configuration)? {
-        print_message(paint(WARNING_STYLE, format!("warning: {warning}")));
+        print_warning(format!("warning: {warning}"));
     }
     Ok(curated)
 }

@@ -17,7 +17,7 @@ use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::CommandError;
-use crate::terminal::{WARNING_STYLE, paint, print_message};
+use crate::terminal::print_warning;
 
 /// Attempts to read files that change while they are being read.
 const MAX_READ_ATTEMPTS: usize = 3;
@@ -60,7 +60,7 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
             let settings = Settings { reload: settings.reload, ..files.settings };
             (LoadedFiles { snapshot: config_snapshot, settings, ..files }, StartConfiguration::Waiting)
         }
-        Ok(_) => (files, StartConfiguration::Taken),
+        Ok(_) => (files, StartConfiguration::Applied),
         // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
         Err(None) if first => (read_config(setting, PinVersion::Accepted)?, StartConfiguration::First),
         Err(why) => {
@@ -139,12 +139,9 @@ fn warn_of_unknown(why: Option<&str>) {
         why,
         "the accepted configuration is unknown: policy files apply as they are, manifests wait"
     );
-    print_message(paint(
-        WARNING_STYLE,
-        format!(
-            "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
+    print_warning(format!(
+        "warning: the accepted configuration is unknown ({why}): the policy files apply as they are, and \
              the tools of manifests wait for `sinew reload --accept`"
-        ),
     ));
 }
 

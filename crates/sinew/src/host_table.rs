@@ -107,7 +107,7 @@ fn host_tool(
     let governed =
         row.rules_of.as_ref().map_or_else(|| key.to_ascii_lowercase(), |rules| rules.value.clone());
     let mut spec = ToolSpec::new(&governed, &format!("{} of a host", key.value), category, risk);
-    spec.requires_approval = row.asks;
+    spec.requires_approval = row.requires_approval;
     spec.example = row.example.clone();
     let place = row.rules_of.as_ref().unwrap_or(key);
     let define = |commands: CommandTreatment| {

@@ -96,9 +96,9 @@ fn self_checks(layer: &Weak<ToolExecutionLayer>, state: &Path) -> Vec<SelfCheckR
         let ledger = layer.status().ledger;
         let (is_ready, is_whole) = (ledger.state == "ready", ledger.lost_records == 0);
         all.push(SelfCheckResult {
-            what: "calls are recorded in the ledger".to_owned(),
-            holds: is_ready && is_whole,
-            found: Some(match (&ledger.reason, is_whole) {
+            name: "calls are recorded in the ledger".to_owned(),
+            ok: is_ready && is_whole,
+            detail: Some(match (&ledger.reason, is_whole) {
                 (Some(reason), _) => reason.clone(),
                 (None, false) => format!("{} records are lost", ledger.lost_records),
                 (None, true) => format!("{} records", ledger.records),
@@ -109,9 +109,9 @@ fn self_checks(layer: &Weak<ToolExecutionLayer>, state: &Path) -> Vec<SelfCheckR
     let used = system_metrics::used_percent(state);
     let has_space = used.is_some_and(|used| used < DISK_FULL_PERCENT);
     all.push(SelfCheckResult {
-        what: "the ledger's disk has free space".to_owned(),
-        holds: has_space,
-        found: used.map(|used| format!("{used:.0} % used")),
+        name: "the ledger's disk has free space".to_owned(),
+        ok: has_space,
+        detail: used.map(|used| format!("{used:.0} % used")),
         remedy: (!has_space).then(|| "free disk space: no call runs if it cannot be recorded".to_owned()),
     });
     all
@@ -123,9 +123,9 @@ fn sandbox_checks(state: &Path) -> Vec<SelfCheckResult> {
     let availability = sandbox.availability();
     let missing = availability.missing.join("; ");
     let mut all = vec![SelfCheckResult {
-        what: "programs can be confined".to_owned(),
-        holds: availability.tier != SandboxTier::None,
-        found: Some(availability.tier.as_str().to_owned()),
+        name: "programs can be confined".to_owned(),
+        ok: availability.tier != SandboxTier::None,
+        detail: Some(availability.tier.as_str().to_owned()),
         remedy: (!missing.is_empty()).then_some(missing),
     }];
     // Concurrent checks use separate folders, so that they do not find each other's files.
@@ -133,17 +133,17 @@ fn sandbox_checks(state: &Path) -> Vec<SelfCheckResult> {
     match found {
         Ok(found) => all.extend(found.into_iter().map(|finding| {
             SelfCheckResult {
-                what: format!("a confined program cannot {}", finding.attempt),
-                holds: finding.blocked,
-                found: None,
+                name: format!("a confined program cannot {}", finding.attempt),
+                ok: finding.blocked,
+                detail: None,
                 remedy: (!finding.blocked)
                     .then(|| "run nothing that must be confined; `sinew doctor` shows details".to_owned()),
             }
         })),
         Err(error) => all.push(SelfCheckResult {
-            what: "the sandbox can be tested".to_owned(),
-            holds: false,
-            found: Some(error.to_string()),
+            name: "the sandbox can be tested".to_owned(),
+            ok: false,
+            detail: Some(error.to_string()),
             remedy: None,
         }),
     }

@@ -16,7 +16,7 @@ use crate::accepted_config;
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::function_workers;
-use crate::terminal::{WARNING_STYLE, escape_invisible, paint, print_message};
+use crate::terminal::{escape_invisible, print_warning};
 
 /// Registers the tools of manifests. A problem is printed and affects only its own manifest or tool.
 pub(crate) fn register(
@@ -31,7 +31,7 @@ pub(crate) fn register(
         false => return Ok(()),
     };
     for diagnostic in &loaded.diagnostics {
-        print_message(paint(WARNING_STYLE, escape_invisible(&diagnostic.to_string())));
+        print_warning(escape_invisible(&diagnostic.to_string()));
     }
     let connectors = Connectors::new(
         Sandbox::of_this_process(),
@@ -44,10 +44,10 @@ pub(crate) fn register(
     let connectors = connectors.with_accepted_origins(accepted).with_pin_store(pin_store(setting, taking));
     let connectors = connectors.with_keys(host_keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
-        print_message(paint(
-            WARNING_STYLE,
-            escape_invisible(&format!("warning: the tool `{}` is skipped: {}", skipped.name, skipped.why)),
-        ));
+        print_warning(escape_invisible(&format!(
+            "warning: the tool `{}` is skipped: {}",
+            skipped.name, skipped.why
+        )));
     }
     Ok(())
 }

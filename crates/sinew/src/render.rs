@@ -9,7 +9,7 @@ use crate::cli::JsonArgs;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible,
-    escape_invisible_line, paint, print_external_text, print_message, print_result_line,
+    escape_invisible_line, paint, print_external_text, print_message, print_result_line, print_warning,
 };
 
 /// Prints a tool result: the output, then one line about the call.
@@ -17,13 +17,13 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
     if let Some(repeat) = &result.metadata.repeat {
         let line =
             format!("not run again: call {} used the same key and ended as {}", repeat.of, repeat.outcome);
-        print_message(paint(WARNING_STYLE, line));
+        print_warning(line);
     }
     if result.success {
         print_output(&result.output)?;
         if let Some(cut) = &result.metadata.truncated {
             let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
-            print_message(paint(WARNING_STYLE, line));
+            print_warning(line);
         }
         for file in &result.metadata.files_touched {
             print_message(format!("changed {}", escape_invisible_line(file)));
@@ -34,10 +34,7 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
         print_failure(result);
     }
     if !result.metadata.recorded {
-        print_message(paint(
-            WARNING_STYLE,
-            "not recorded yet: the ledger accepts no records; `sinew status` shows the reason",
-        ));
+        print_warning("not recorded yet: the ledger accepts no records; `sinew status` shows the reason");
     }
     print_message(paint(DIM_STYLE, result_summary(result)));
     Ok(())
@@ -72,7 +69,7 @@ fn is_directory_listing(entries: &[Value]) -> bool {
 fn entry_table(entries: &[Value]) -> Table {
     let mut table = plain_table();
     for entry in entries {
-        let text = |key: &str| entry[key].as_str().map(escape_invisible_line).unwrap_or_default();
+        let text = |key: &str| text_field(entry, key);
         let size = entry["size"].as_u64().map(|size| size.to_string()).unwrap_or_default();
         let name = match entry["target"].as_str() {
             Some(target) => format!("{} -> {}", text("name"), escape_invisible_line(target)),
@@ -234,6 +231,27 @@ fn to_ascii_json(value: &Value) -> String {
         }
     }
     out
+}
+
+/// Prints a list as a table with one line per item, or `empty` if there is none.
+pub(crate) fn print_list<const COLUMNS: usize>(
+    items: &[Value],
+    empty: &str,
+    header: [&str; COLUMNS],
+    row: impl Fn(&Value) -> [String; COLUMNS],
+) -> Result<(), CommandError> {
+    if items.is_empty() {
+        print_message(empty);
+        return Ok(());
+    }
+    let mut table = plain_table();
+    table.set_header(header).add_rows(items.iter().map(row));
+    print_result_line(table)
+}
+
+/// Returns a string field of a reply, with control characters made visible.
+pub(crate) fn text_field(value: &Value, key: &str) -> String {
+    value[key].as_str().map(escape_invisible_line).unwrap_or_default()
 }
 
 /// Creates a table without borders that fits the width of the terminal.

@@ -62,6 +62,11 @@ pub(crate) fn print_message(line: impl std::fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
+/// Prints a warning to standard error.
+pub(crate) fn print_warning(line: impl std::fmt::Display) {
+    print_message(paint(WARNING_STYLE, line));
+}
+
 /// Returns true if a person can answer a prompt.
 pub(crate) fn is_interactive() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -67,7 +67,8 @@ pub struct Caller {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// Endpoint the call arrived at.
-    pub door: CallerEndpoint,
+    #[serde(alias = "door")]
+    pub endpoint: CallerEndpoint,
     /// Connection number, unique within one run of the daemon.
     pub connection: u64,
     /// Name the client gives itself. Untrusted: it can narrow access to something, never widen it.
@@ -101,11 +102,25 @@ impl Caller {
     }
 
     fn identity(&self) -> (u32, Option<&str>, Option<&str>, EndpointParty) {
-        (self.uid, self.client.as_deref(), self.session.as_deref(), self.door.party())
+        (self.uid, self.client.as_deref(), self.session.as_deref(), self.endpoint.party())
     }
 
     /// Returns the name by which ledger records are filtered: the client's name for itself, else the user id.
     pub fn display_name(&self) -> String {
         self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caller_of_an_older_record_is_readable() {
+        let record = |field: &str| json!({"uid": 1, field: "mcp", "connection": 2});
+        let [old, new] =
+            ["door", "endpoint"].map(|name| serde_json::from_value::<Caller>(record(name)).unwrap());
+        assert_eq!((&old, old.endpoint), (&new, CallerEndpoint::Mcp));
+        assert_eq!(json!(old), record("endpoint"));
     }
 }

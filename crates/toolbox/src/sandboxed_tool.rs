@@ -111,13 +111,13 @@ impl SandboxSession {
 
     /// Like `run`, and reports the output of the program as progress while it arrives.
     pub(crate) async fn run_with_progress(&mut self, command: SandboxCommand) -> Result<RunReport, Failure> {
-        let report = self.execute(command, heard_by(&self.progress)).await?;
+        let report = self.execute(command, output_listener(&self.progress)).await?;
         ended_by_itself(report)
     }
 
-    /// Like `run_aloud`, and leaves the meaning of every ending to the tool.
+    /// Like `run_with_progress`, and leaves the meaning of every ending to the tool.
     pub(crate) async fn run_to_any_end(&mut self, command: SandboxCommand) -> Result<RunReport, Failure> {
-        self.execute(command, heard_by(&self.progress)).await
+        self.execute(command, output_listener(&self.progress)).await
     }
 
     async fn execute(
@@ -167,7 +167,7 @@ fn ended_by_itself(report: RunReport) -> Result<RunReport, Failure> {
 }
 
 /// Returns a callback that reports output as progress, if a client follows the call.
-fn heard_by(progress: &Progress) -> Option<OutputListener> {
+fn output_listener(progress: &Progress) -> Option<OutputListener> {
     let (progress, mut left) = (progress.clone(), MAX_PROGRESS_BYTES);
     progress.has_listener().then(|| -> OutputListener {
         Box::new(move |piece: OutputChunk<'_>| {

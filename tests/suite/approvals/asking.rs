@@ -154,7 +154,7 @@ fn refused_call_never_requests_approval() {
     assert_eq!(refused["error"], "Permission denied: Tool not allowed in LOCKDOWN mode");
     pending_approvals(&mut control, 0);
     let home = daemon.stop();
-    assert!(!home.records().iter().any(|r| r["kind"] == "approval"), "nobody was asked");
+    assert!(!home.records().iter().any(|r| r["kind"] == "approval"), "no approval was requested");
 }
 
 #[test]
@@ -202,7 +202,9 @@ fn disconnected_client_keeps_its_request_and_runs_nothing() {
     agent.send(format!("{call}\n").as_bytes());
     let id = pending_approval(&mut control);
     drop(agent);
-    wait_until("nobody waits for it any more", || pending_approvals(&mut control, 1)[0]["waiting"] == false);
+    wait_until("no caller waits for it any more", || {
+        pending_approvals(&mut control, 1)[0]["waiting"] == false
+    });
     assert_eq!(decide(&mut control, &id, "approve")["result"]["decided"], true);
     // The same caller may use the approval later, on another connection.
     assert_eq!(written(&daemon, "a.txt"), None, "nothing ran by itself");
@@ -218,7 +220,7 @@ fn daemon_stop_ends_the_wait_and_keeps_the_request() {
     let id = pending_approval(&mut daemon.control());
     let began = Instant::now();
     let daemon = Daemon::start_in(daemon.stop());
-    assert!(began.elapsed() < Duration::from_secs(15), "nobody waits for a human while stopping");
+    assert!(began.elapsed() < Duration::from_secs(15), "a stop does not wait for a decision");
     let ended = call.join().unwrap();
     assert_eq!((code(&ended), detail(&ended)), ("approval_pending", "shutting_down"));
     assert_eq!(pending_approval(&mut daemon.control()), id);

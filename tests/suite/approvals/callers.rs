@@ -114,7 +114,7 @@ fn edited_call_goes_to_the_connection_that_waited_first() {
     until_suspended(&mut control, 2);
     assert_eq!(pending_approvals(&mut control, 1)[0]["waiting"], true, "the first still does");
     let edit = json!({"id": id, "answer": "edit", "arguments": {"path": "b.txt", "content": "y"}});
-    let asks = control.request("control/approvals.decide", &edit)["result"]["asks_as"].clone();
+    let asks = control.request("control/approvals.decide", &edit)["result"]["new_request_id"].clone();
     assert!(asks.is_string(), "{asks}");
     let sent_away = staying.receive().expect("an answer")["result"].clone();
     assert_eq!(detail(&sent_away), "approval_withdrawn", "{sent_away}");

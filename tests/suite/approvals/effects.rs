@@ -52,9 +52,9 @@ fn request_names_every_folder_a_write_would_create() {
     let arguments = json!({"path": "a/b/f", "content": "x", "create_dirs": true});
     let (id, facts) = request_effect(&daemon, "write_file", &arguments);
     let made: Vec<String> = ["a", "a/b"]
-        .map(|name| format!("makes folder {}", daemon.home().workspace().join(name).display()))
+        .map(|name| format!("creates directory {}", daemon.home().workspace().join(name).display()))
         .to_vec();
-    let shown: Vec<&String> = facts.iter().filter(|fact| fact.starts_with("makes folder")).collect();
+    let shown: Vec<&String> = facts.iter().filter(|fact| fact.starts_with("creates directory")).collect();
     assert_eq!(shown, made.iter().collect::<Vec<_>>(), "{facts:?}");
     decide(&mut daemon.control(), &id, "approve");
     // The effect changed after it was shown: the write would create fewer folders.

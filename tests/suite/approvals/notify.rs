@@ -30,7 +30,7 @@ fn notifier_program_gets_title_and_text_without_secrets() {
         if text.matches('|').count() >= 3 {
             break text;
         }
-        assert!(Instant::now() < deadline, "nobody was told: {text}");
+        assert!(Instant::now() < deadline, "no notification was sent: {text}");
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(text.starts_with("$(touch pwned)|Sinew: a call needs your approval|"), "as arguments: {text}");

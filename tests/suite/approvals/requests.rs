@@ -28,7 +28,7 @@ fn request_shows_the_effect_and_not_the_arguments() {
     assert_eq!((&shown["risk"], &shown["mode"]), (&json!("high"), &json!("NORMAL")));
     assert_eq!(shown["asked_by"][0]["id"], "write_file.requires_approval", "{shown}");
     assert!(shown["asked_by"][0]["line"].as_u64().unwrap() > 0);
-    for key in ["trace_id", "call_id", "caller", "asked_at", "expires_at"] {
+    for key in ["trace_id", "call_id", "caller", "requested_at", "expires_at"] {
         assert!(shown[key].is_string(), "{key}: {shown}");
     }
     let text = daemon.home().run(&["approvals", "show", &id]).must_exit(0).stdout();

@@ -24,7 +24,7 @@ fn project_ruff_reports_problems_and_changes_nothing() {
     assert_eq!(result["success"], true, "{result}");
     let seen = &result["output"];
     assert_eq!((&seen["clean"], &seen["total"]), (&json!(false), &json!(1)), "{seen}");
-    let one = &seen["complaints"][0];
+    let one = &seen["findings"][0];
     assert_eq!(
         (&one["file"], &one["line"], &one["code"]),
         (&json!("a.py"), &json!(1), &json!("F401")),

@@ -36,7 +36,7 @@ fn project_tests_are_counted_and_failures_explained() {
     assert!(failures[0]["message"].as_str().unwrap().contains("one is not two"), "{seen}");
     assert!(failures[0]["output"].as_str().unwrap().contains("assert 1 == 2"));
     assert_eq!(failures[1]["name"], "test_x::test_broken");
-    assert!(seen["said"].as_str().unwrap().contains("1 failed, 1 passed"), "{seen}");
+    assert!(seen["output"].as_str().unwrap().contains("1 failed, 1 passed"), "{seen}");
     assert_eq!(
         (&seen["program"]["name"], &seen["program"]["from_project"]),
         (&json!("pytest"), &json!(true))
@@ -134,7 +134,7 @@ fn hostile_tests_reach_nothing_and_leave_nothing_behind() {
     let got = std::fs::read_to_string(daemon.home().workspace().join("project/got.txt")).unwrap();
     assert_eq!(got, "", "what it got hold of");
     assert!(!outside.exists());
-    assert!(listener.accept().is_err(), "nobody called");
+    assert!(listener.accept().is_err(), "no connection was made");
     assert!(!result.to_string().contains("canary"), "{result}");
     wait_until("it is gone", || !is_running(&word));
 }

@@ -55,7 +55,7 @@ fn clippy_reports_problems_and_leaves_nothing_behind() {
     assert_eq!(result["success"], true, "{result}");
     let seen = &result["output"];
     assert_eq!((&seen["clean"], &seen["total"]), (&json!(false), &json!(1)), "{seen}");
-    let one = &seen["complaints"][0];
+    let one = &seen["findings"][0];
     let reported = (&one["file"], &one["line"], &one["code"], &one["severity"]);
     let expect = (&json!("src/lib.rs"), &json!(2), &json!("clippy::needless_return"), &json!("warning"));
     assert_eq!(reported, expect, "{one}");
@@ -65,8 +65,8 @@ fn clippy_reports_problems_and_leaves_nothing_behind() {
     assert!(!daemon.home().workspace().join("project/target").exists());
     crate_with(daemon.home(), "pub fn f(x: u8) -> u8 {\n    y\n}\n");
     let broken = call_tool(&daemon, "run_linter", &json!({"path": "project"}));
-    assert_eq!(broken["output"]["complaints"][0]["severity"], "error", "{broken}");
-    assert_eq!(broken["output"]["complaints"][0]["code"], "E0425", "{broken}");
+    assert_eq!(broken["output"]["findings"][0]["severity"], "error", "{broken}");
+    assert_eq!(broken["output"]["findings"][0]["code"], "E0425", "{broken}");
 }
 
 const TESTS: &str = "pub fn f() -> u8 {\n    2\n}\n\n#[cfg(test)]\nmod tests {\n    #[test]\n    fn good() {\n        \
@@ -148,13 +148,13 @@ fn user_installed_mypy_and_ruff_report_in_one_format() {
     daemon.home().file("project/a.py", "import os\n\ndef f(x: int) -> str:\n    return x\n");
     let mypy = call_tool(&daemon, "run_linter", &json!({"path": "project", "linter": "mypy"}));
     assert_eq!((&mypy["success"], &mypy["output"]["total"]), (&json!(true), &json!(1)), "{mypy}");
-    let one = &mypy["output"]["complaints"][0];
+    let one = &mypy["output"]["findings"][0];
     let reported = (&one["file"], &one["line"], &one["code"], &one["severity"]);
     assert_eq!(reported, (&json!("a.py"), &json!(4), &json!("return-value"), &json!("error")), "{one}");
     assert!(mypy["output"]["program"]["version"].as_str().unwrap().starts_with("mypy "), "{mypy}");
     assert_eq!(mypy["output"]["program"]["from_project"], false);
     let ruff = call_tool(&daemon, "run_linter", &json!({"path": "project"}));
-    let found = ruff["output"]["complaints"].as_array().unwrap();
+    let found = ruff["output"]["findings"].as_array().unwrap();
     assert!(found.iter().any(|one| one["code"] == "F401" && one["file"] == "a.py"), "{ruff}");
     daemon.home().file("project/a.py", "def f(x: int) -> int:\n    return x\n");
     let clean = call_tool(&daemon, "run_linter", &json!({"path": "project", "linter": "mypy"}));

@@ -67,7 +67,7 @@ fn init_never_overwrites_a_file_it_cannot_read() {
     let strange = b"# caf\xe9\n".as_slice();
     std::fs::write(&file, strange).unwrap();
     home.run(&["init"]).must_exit(0);
-    assert_eq!(std::fs::read(&file).unwrap(), strange, "not text, and still somebody's");
+    assert_eq!(std::fs::read(&file).unwrap(), strange, "a file that is not text is not replaced");
 
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o000)).unwrap();
     let stopped = home.run(&["init"]).must_exit(7);
@@ -78,7 +78,7 @@ fn init_never_overwrites_a_file_it_cannot_read() {
     std::fs::remove_file(&file).unwrap();
     symlink("elsewhere.yaml", &file).unwrap();
     home.run(&["init"]).must_exit(7);
-    assert!(file.is_symlink(), "a link that leads nowhere is somebody's too");
+    assert!(file.is_symlink(), "a dangling link is not replaced");
     home.run(&["init", "--force"]).must_exit(0);
     assert!(file.is_file() && !file.is_symlink());
     assert!(backup_files(&file)[0].is_symlink(), "the link is kept beside the new file");

@@ -8,7 +8,7 @@ use tests::{Daemon, Home};
 fn rows(reported: &Value) -> Vec<(String, String, String)> {
     let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let checks = reported["checks"].as_array().expect("a list of checks");
-    checks.iter().map(|row| (text(row, "area"), text(row, "check"), text(row, "standing"))).collect()
+    checks.iter().map(|row| (text(row, "area"), text(row, "check"), text(row, "status"))).collect()
 }
 
 fn row_status(reported: &Value, check: &str) -> String {
@@ -42,7 +42,7 @@ fn every_area_has_rows_and_a_healthy_machine_passes() {
     let limits: Vec<&Value> = limits.filter(|row| row["check"] == "resource limits of a run").collect();
     let [limits] = limits[..] else { panic!("one line: {reported}") };
     let found = limits["found"].as_str().expect("a cause");
-    let (by, expected) = match limits["standing"].as_str() {
+    let (by, expected) = match limits["status"].as_str() {
         Some("good") => ("enforced by the kernel: ", "what is held"),
         _ => ("enforced by a watcher, without control groups: ", "why the kernel does not"),
     };

@@ -26,7 +26,7 @@ fn wait_for_exit(mut child: Child, words: &[&str]) -> Output {
     while child.try_wait().expect("ask for the child").is_none() {
         if Instant::now() > deadline {
             child.kill().expect("it is ours");
-            panic!("`sinew {}` goes on although nobody reads it", words.join(" "));
+            panic!("`sinew {}` continues although its output is closed", words.join(" "));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 /// file times. The digests of an idempotency key cover the caller and its working directory.
 const VOLATILE_KEYS: [&str; 29] = [
     "approval_id",
-    "asked_at",
+    "requested_at",
     "at",
     "call_id",
-    "card",
+    "request_digest",
     "confine_ms",
     "counts",
     "cpu_ms",

@@ -9,7 +9,7 @@ use super::table::{self, ApprovalUse, TableCase, TableStep};
 
 /// The native endpoint, which explains each call before it executes it.
 struct ExplainingEndpoint {
-    door: NativeEndpoint,
+    endpoint: NativeEndpoint,
     agent: Client,
     control: Client,
     verdicts: Vec<String>,
@@ -33,7 +33,7 @@ fn verdict(answer: &EndpointResult) -> &'static str {
 impl ExplainingEndpoint {
     fn connect(daemon: &Daemon) -> ExplainingEndpoint {
         ExplainingEndpoint {
-            door: NativeEndpoint::connect(daemon),
+            endpoint: NativeEndpoint::connect(daemon),
             agent: daemon.agent(),
             control: daemon.control(),
             verdicts: Vec::new(),
@@ -51,7 +51,7 @@ impl ExplainingEndpoint {
         }
         let reported = self.agent.request("sinew/explain", &params)["result"].clone();
         let human = self.control.request("control/explain", &params)["result"].clone();
-        let answer = self.door.call(case, approval);
+        let answer = self.endpoint.call(case, approval);
         let what = format!("{} {:.200}", case.tool, case.arguments.to_string());
         if reported != human {
             self.differing.push(format!("{what}: the agent {reported}\n  the human {human}"));

@@ -89,7 +89,7 @@ fn every_folder_to_be_created_is_judged() {
     }
     for path in [".git/objects/x/f", "a/.vscode/b/f", ".claude/hooks/x/f", "x.git/hooks/y/f"] {
         let (code, detail) = scene.refusal_of("write_file", write(path));
-        assert_eq!((code.as_str(), detail.as_str()), ("path_forbidden", "floor"), "{path}");
+        assert_eq!((code.as_str(), detail.as_str()), ("path_forbidden", "built_in"), "{path}");
     }
     let (code, detail) = scene.refusal_of("create_directory", json!({"path": "plain/x.d"}));
     assert_eq!((code.as_str(), detail.as_str()), ("path_not_allowed", "not_listed"));

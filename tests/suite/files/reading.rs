@@ -117,7 +117,7 @@ fn special_files_are_not_opened() {
             assert_eq!(kind, "wrong_kind", "{tool} {name}: {message}");
         }
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a peer");
+    assert!(began.elapsed() < Duration::from_secs(10), "the call does not wait for a peer");
     assert_eq!(scene.names(), ["pipe", "socket"]);
     assert_eq!(std::io::Read::read(&mut waiting, &mut [0; 16]).unwrap(), 4, "not a byte was taken");
     let found = scene.output_of("search_files", json!({"query": "x"}));
@@ -377,7 +377,7 @@ fn search_skips_a_forbidden_file_under_its_other_hard_link() {
     let paths: Vec<&str> =
         found["matches"].as_array().unwrap().iter().filter_map(|each| each["path"].as_str()).collect();
     assert_eq!(paths, ["fine.txt", "twin.txt"], "{found}");
-    assert_eq!(found["skipped"]["several_names"], 2, "and it says so: {found}");
+    assert_eq!(found["skipped"]["hard_links"], 2, "and it says so: {found}");
 }
 
 /// The number of files whose hard links are searched is bounded, and a search that reaches the bound reports
@@ -396,7 +396,7 @@ fn search_among_many_hard_links_can_be_continued() {
         (32, &json!(false)),
         "{first}"
     );
-    assert_eq!(first["skipped"]["several_names"], 0, "none is passed over: {first}");
+    assert_eq!(first["skipped"]["hard_links"], 0, "none is passed over: {first}");
     let rest = scene.output_of("search_files", json!({"query": "CANARY", "cursor": first["next_cursor"]}));
     assert_eq!((rest["matches"].as_array().unwrap().len(), &rest["complete"]), (8, &json!(true)), "{rest}");
 }

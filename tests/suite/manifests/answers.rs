@@ -185,19 +185,19 @@ fn failed_install_check_stops_the_call_with_the_guide() {
 #[test]
 fn program_replaced_while_stopped_waits_for_acceptance() {
     let daemon = Daemon::start_in(home_with("#!/bin/sh\necho one\n"));
-    let go = |daemon: &Daemon| daemon.agent().execute("checked.go", &json!({}));
-    assert_eq!(go(&daemon)["output"]["stdout"], "one\n");
+    let run = |daemon: &Daemon| daemon.agent().execute("checked.go", &json!({}));
+    assert_eq!(run(&daemon)["output"]["stdout"], "one\n");
     let home = daemon.stop();
     std::fs::write(home.user_home().join("bin/program"), "#!/bin/sh\necho two\n").unwrap();
     let daemon = Daemon::start_in(home);
-    let stopped = go(&daemon);
+    let stopped = run(&daemon);
     assert!(stopped["error"].as_str().unwrap().contains("is not the accepted one"), "{stopped}");
     let daemon = Daemon::start_in(daemon.stop());
-    assert_eq!(go(&daemon)["success"], false, "starting again accepts nothing");
+    assert_eq!(run(&daemon)["success"], false, "starting again accepts nothing");
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
-    assert_eq!(go(&daemon)["output"]["stdout"], "two\n");
+    assert_eq!(run(&daemon)["output"]["stdout"], "two\n");
     let daemon = Daemon::start_in(daemon.stop());
-    assert_eq!(go(&daemon)["output"]["stdout"], "two\n", "and it stays accepted");
+    assert_eq!(run(&daemon)["output"]["stdout"], "two\n", "and it stays accepted");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn read_only_example_is_run_and_drift_is_reported() {
     assert_eq!((&held["tried"], &held["holds"]), (&json!("checked"), &json!(true)), "{held}");
     let asked = test(&echoing("read_only", "      requires_approval: true\n", &message("ho")), 0);
     let why = asked["not_run"].as_str().unwrap_or_else(|| panic!("{asked}"));
-    assert!(asked["tried"] == "checked" && why.contains("pproval"), "nobody is asked: {asked}");
+    assert!(asked["tried"] == "checked" && why.contains("pproval"), "no approval is requested: {asked}");
     let promise = "      output_schema: {properties: {stdout: {type: integer}}}\n";
     let unpromised = test(&echoing("system_write", promise, &message("hi")), 1);
     assert!(unpromised["why"].as_str().unwrap().contains("does not match `output_schema`"), "{unpromised}");

@@ -40,7 +40,7 @@ fn pooled_server_does_not_see_a_replaced_hidden_file() {
         let draft = daemon.home().file("draft", text);
         std::fs::rename(draft, &secret).unwrap();
         let now = look(&mut agent, &secret);
-        assert_ne!(now["born"], before, "another process, behind walls of its own: {now}");
+        assert_ne!(now["born"], before, "another process, in its own sandbox: {now}");
         assert_eq!(now["content"].as_str().unwrap_or_default(), "", "{now}");
         before = now["born"].clone();
     }

@@ -394,7 +394,7 @@ fn doctor_reports_presence_and_host_of_a_key() {
         .filter(|row| row["area"] == "keys")
         .map(|row| {
             let text = |key: &str| row[key].as_str().unwrap_or_default();
-            (text("check"), text("standing"), text("found"))
+            (text("check"), text("status"), text("found"))
         })
         .collect();
     let expect = [
@@ -432,7 +432,7 @@ fn key_in_rejected_settings_is_in_no_status_log_or_record() {
     daemon.home().configure("sinew.yaml", &format!("{text}\nfar_token: {KEY}\n"));
     let report = reload(&daemon);
     assert_eq!(report["result"], "rejected", "{report}");
-    assert!(report["error"].as_str().unwrap().contains(KEY), "whoever asked sees the line: {report}");
+    assert!(report["error"].as_str().unwrap().contains(KEY), "the caller sees the line: {report}");
     let status = daemon.control().request("control/status", &json!({}))["result"].clone();
     assert!(status["reload"]["error"].as_str().unwrap().contains("far_token"), "{status}");
     for reported in everything(daemon) {

@@ -37,7 +37,7 @@ fn certified(issuer: &Issuer) -> Arc<ServerConfig> {
 }
 
 /// Starts a TLS proxy before a server on this port. Returns the port of the proxy.
-fn walls(config: Arc<ServerConfig>, behind: u16) -> u16 {
+fn start_tls_proxy(config: Arc<ServerConfig>, behind: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -86,7 +86,7 @@ fn trusting(home: &Home, issuer: &Issuer) {
 #[test]
 fn key_is_sent_only_to_a_trusted_certificate() {
     let (issuer, server) = (issuer(), guarded(BEARER));
-    let port = walls(certified(&issuer), server.port());
+    let port = start_tls_proxy(certified(&issuer), server.port());
     let far = manifest("streamable_http", &format!("https://127.0.0.1:{port}/mcp"), ASKS);
     let home = with_file();
     put(&home, "far.yaml", &far);

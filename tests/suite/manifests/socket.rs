@@ -43,7 +43,7 @@ fn granted(protocol: &str, request: &str, stream: &mut TcpStream) -> WebSocket<T
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
          Sec-WebSocket-Protocol: {protocol}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
     );
-    stream.write_all(head.as_bytes()).expect("somebody who listens");
+    stream.write_all(head.as_bytes()).expect("a listening peer");
     WebSocket::from_raw_socket(stream.try_clone().expect("the stream"), Role::Server, None)
 }
 

@@ -85,7 +85,10 @@ fn subscription_is_acknowledged_until_it_is_cancelled() {
     let subscription = "io.modelcontextprotocol/subscriptionId";
     assert_eq!(acknowledged["params"]["_meta"][subscription], "ear");
     let again = client.exchange(&message.to_string());
-    assert_eq!(again["error"]["data"]["id"], "ear", "the id is taken as long as somebody listens: {again}");
+    assert_eq!(
+        again["error"]["data"]["id"], "ear",
+        "the id is in use as long as a subscription is open: {again}"
+    );
 
     let cancel =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "ear"}});

@@ -60,7 +60,7 @@ fn smallest_change_is_written_only_after_confirmation() {
     assert!(text.contains("+      - \"") && text.contains("b [[]1[]].txt\""), "{text}");
     assert!(text.contains("-    max_file_size_mb: 0 # small\n+    max_file_size_mb: 1 # small"), "{text}");
     assert!(text.contains("with this change the call runs") && text.contains("tools.yaml"), "{text}");
-    assert_eq!(tools(&home), filled(&home, NARROW), "nobody said yes: {shown}");
+    assert_eq!(tools(&home), filled(&home, NARROW), "the change was not confirmed: {shown}");
     let reported = allow(&home, &id, &["--json"]).must_exit(4).json();
     assert_eq!((&reported["becomes"], &reported["written"]), (&json!("allow"), &json!(false)), "{reported}");
     assert!(reported["rules"][0]["line"].as_u64().unwrap() > 0, "{reported}");

@@ -50,7 +50,7 @@ fn change_for_tools_of_hosts_is_reported() {
     let reported = home.run(&["policy", "replay", "--against", &folder, "--json"]).must_exit(0).json();
     let differences = reported["differences"].as_array().unwrap();
     let loosens = |one: &&Value| {
-        one["effect"] == "loosens" && one["what"].as_str().unwrap().starts_with("bash: calls per hour")
+        one["effect"] == "loosens" && one["description"].as_str().unwrap().starts_with("bash: calls per hour")
     };
     assert!(differences.iter().any(|one| loosens(&one)), "{reported:#}");
 }

@@ -105,7 +105,7 @@ fn soak_every_answer_has_its_record_after_each_kill() {
         moment = moment * 31 % 97;
         let answered = kill_under_load(&daemon, moment);
         home = daemon.crash();
-        assert!(!answered.is_empty(), "nobody was answered before the crash");
+        assert!(!answered.is_empty(), "no call was answered before the crash");
         let records = follower.new_records(&home);
         let ends = records.iter().filter(|record| record["kind"] == "outcome" || record["kind"] == "refusal");
         let ended: Vec<&Value> = ends.map(|record| &record["call_id"]).collect();
@@ -122,7 +122,7 @@ fn soak_every_answer_has_its_record_after_each_kill() {
     assert_eq!(
         count("decision"),
         count("outcome"),
-        "every intent has its end, `unknown` where nobody can say"
+        "every intent has its end, `unknown` where the outcome was lost"
     );
     let starts = records.iter().filter(|record| record["kind"] == "start");
     let recoveries: Vec<Duration> = starts

@@ -131,7 +131,7 @@ impl Scene {
         assert!(shown.contains("unavailable") && shown.contains(reason), "the state is visible: {shown}");
         let status = self.status();
         assert_eq!(status["lost_records"], 0, "{status}");
-        assert!(reads == Reads::Refused || status["owed"] != 0, "what waits can be seen: {status}");
+        assert!(reads == Reads::Refused || status["deferred"] != 0, "what waits can be seen: {status}");
     }
 
     /// Checks that the log entry of another crate names the call during which it was written.
@@ -153,7 +153,7 @@ impl Scene {
     fn check_back(mut self, first: &Path, length: u64, reason: &str) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.status()["state"] != "ready"
-            || self.status()["owed"] != 0
+            || self.status()["deferred"] != 0
             || self.write()["success"] != true
         {
             assert!(Instant::now() < deadline, "no recovery although the fault is gone: {}", self.status());
@@ -174,7 +174,7 @@ impl Scene {
         }
         let resumed = records.iter().find(|record| record["kind"] == "resumed").expect("a new segment");
         assert!(resumed["reason"].as_str().unwrap().contains(reason), "{resumed}");
-        assert_eq!((&resumed["lost"], resumed["turned_away"].as_u64() >= Some(1)), (&json!(0), true));
+        assert_eq!((&resumed["lost"], resumed["rejected"].as_u64() >= Some(1)), (&json!(0), true));
         let report = verify(&home);
         assert_eq!(report["intact"], true, "{report}");
     }
@@ -260,7 +260,7 @@ fn daemon_recovers_from_a_read_only_state_folder() {
     }
     let length = std::fs::metadata(&first).unwrap().len();
     std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
-    if scene.status()["turned_away"] != 0 {
+    if scene.status()["rejected_entries"] != 0 {
         scene.check_back(&first, length, "Read-only file system");
     }
 }

@@ -87,12 +87,12 @@ fn make_attempts(which: usize) {
     for name in names.iter().skip(which).step_by(4) {
         let without = unconfined(daemon.home(), name, &HostileTargets::create());
         if without.trim() != "escaped" {
-            wrong.push(format!("{name} proves nothing: without walls it said {without}"));
+            wrong.push(format!("{name} proves nothing: without a sandbox it printed {without}"));
         }
         let result = confined(&daemon, name, &HostileTargets::create());
         let within = output(&result);
         if !within.starts_with("contained:") {
-            wrong.push(format!("{name} within walls: {within}{}", result["output"]["stderr"]));
+            wrong.push(format!("{name} in the sandbox: {within}{}", result["output"]["stderr"]));
         }
     }
     assert!(wrong.is_empty(), "of {}:\n{}", names.len(), wrong.join("\n"));

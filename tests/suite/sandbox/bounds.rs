@@ -78,7 +78,10 @@ fn orphans_of_a_command_end_with_it() {
     );
     let began = Instant::now();
     assert_eq!(output(&python(&daemon, &code)), "done\n");
-    assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for a pipe that an orphan holds");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "the call does not wait for a pipe that an orphan holds"
+    );
     must_vanish(&word);
 }
 

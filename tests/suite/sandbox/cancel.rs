@@ -88,7 +88,7 @@ fn client_cancels_its_own_call_and_gets_no_answer() {
     assert_eq!(other.request("ping", &json!({}))["result"], json!({}));
     let elsewhere = other.request("control/calls.cancel", &json!({"call_id": id}));
     assert_eq!(elsewhere["error"]["code"], -32601, "{elsewhere}");
-    assert_eq!(running(&daemon)["call_id"], id, "nobody else ended it");
+    assert_eq!(running(&daemon)["call_id"], id, "no other request ended it");
 
     agent.send(format!("{cancel}\n").as_bytes());
     must_vanish(&word);

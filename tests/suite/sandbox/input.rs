@@ -18,7 +18,7 @@ fn command_reads_its_stdin_byte_for_byte() {
     assert_eq!(output(&run_with(&daemon, &["cat"], ("stdin", json!(text)))), text);
     assert_eq!(output(&run_with(&daemon, &["wc", "-c"], ("stdin", json!("")))).trim(), "0");
     let nothing = daemon.agent().execute("run_command", &json!({"command": ["wc", "-c"]}));
-    assert_eq!(output(&nothing).trim(), "0", "nobody waits for a reader's turn: {nothing}");
+    assert_eq!(output(&nothing).trim(), "0", "the write does not wait for a reader: {nothing}");
     let large = "x".repeat(600_000);
     assert_eq!(output(&run_with(&daemon, &["wc", "-c"], ("stdin", json!(large)))).trim(), "600000");
     let records = daemon.home().records();

@@ -14,7 +14,7 @@ fn unlistable_folder_is_scanned_and_hidden() {
     let work = daemon.home().workspace();
     let made = run(&daemon, &["sh", "-c", "mkdir -p q/.git && echo x > q/.git/config && chmod 0311 q/.git"]);
     assert_eq!(made["output"]["sandbox"]["quarantined"].as_array().map(Vec::len), Some(1), "{made}");
-    assert!(!work.join("q/.git/config").exists(), "it was looked for where nobody may list");
+    assert!(!work.join("q/.git/config").exists(), "a directory without list permission is scanned");
     let quarantine = &made["output"]["sandbox"]["quarantined"][0];
     let both = json!([quarantine["path"], quarantine["moved_to"]]);
     assert_eq!(made["metadata"]["files_touched"], both);

@@ -105,7 +105,7 @@ fn name_freed_by_one_run_is_still_checked_for_another() {
         let other = run(&daemon, &["python3", "-c", second]);
         assert_eq!((set_aside(&one.join().unwrap()), set_aside(&other)), (1, 1), "{other}");
     });
-    assert!(!work.join(".envrc").exists(), "what the second run made is nobody's but its own");
+    assert!(!work.join(".envrc").exists(), "files of the second run belong to that run");
 }
 
 #[test]

@@ -105,10 +105,10 @@ fn result_has_a_receipt() {
     assert_eq!(number("processes"), 4, "a shell, head, cat and wc: {receipt}");
     assert!(number("max_memory_bytes") > 0 && receipt["cpu_ms"].as_f64() > Some(0.0), "{receipt}");
     assert_eq!(receipt["program_sha256"].as_str().map(str::len), Some(64));
-    let sandbox = |words: &[&str]| run(&daemon, words)["output"]["sandbox"]["walls_sha256"].clone();
-    assert_eq!(sandbox(&["true"]), receipt["walls_sha256"], "the same grants, whatever runs");
+    let sandbox = |words: &[&str]| run(&daemon, words)["output"]["sandbox"]["sandbox_sha256"].clone();
+    assert_eq!(sandbox(&["true"]), receipt["sandbox_sha256"], "the same grants, whatever runs");
     daemon.home().file(".env", "a new name to hide");
-    assert_ne!(sandbox(&["true"]), receipt["walls_sha256"], "other walls");
+    assert_ne!(sandbox(&["true"]), receipt["sandbox_sha256"], "another sandbox");
     let metadata = &result["metadata"];
     assert_eq!(metadata["policy_hash"].as_str().map(str::len), Some(64), "{metadata}");
     assert_eq!(metadata["usage"]["written_bytes"], receipt["written_bytes"]);
@@ -120,7 +120,7 @@ fn denied_operation_is_named_with_its_grant() {
     let path = "/usr/new";
     let denied = run(&daemon, &["touch", path]);
     let first = &denied["output"]["denied"][0];
-    assert!(first["what"].as_str().is_some_and(|what| what.contains(path)), "{denied}");
+    assert!(first["message"].as_str().is_some_and(|what| what.contains(path)), "{denied}");
     assert!(first["grant"].as_str().is_some_and(|grant| grant.contains("sinew workspace add")), "{denied}");
     assert_eq!(run(&daemon, &["true"])["output"]["denied"], json!(null), "nothing was");
 }

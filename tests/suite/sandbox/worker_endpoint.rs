@@ -21,7 +21,7 @@ fn no_command_reaches_a_socket_of_the_daemon() {
             ["agent.sock", "control.sock"].map(|name| daemon.home().socket(name).display().to_string());
         for socket in ours.into_iter().chain([worker]) {
             let mut without = Command::new("/usr/bin/python3");
-            let without = without.args(["-c", code, &socket]).output().expect("run it without walls");
+            let without = without.args(["-c", code, &socket]).output().expect("run it without a sandbox");
             assert_eq!(String::from_utf8_lossy(&without.stdout), "inside\n", "the attempt is a real one");
             let within = run(&daemon, &["/usr/bin/python3", "-c", code, &socket]);
             assert!(output(&within).starts_with("outside"), "{socket}: {within}");

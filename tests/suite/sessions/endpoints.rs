@@ -31,7 +31,10 @@ fn worker_can_call_tools_and_nothing_else() {
     assert_eq!(facts.permissions().mode() & 0o777, 0o600);
     assert_eq!(path.parent(), daemon.home().socket("agent.sock").parent());
     let name = path.file_stem().unwrap().to_str().unwrap();
-    assert!(!name.contains(session["session_id"].as_str().unwrap()), "knowing the session opens no door");
+    assert!(
+        !name.contains(session["session_id"].as_str().unwrap()),
+        "the session id does not reveal the socket"
+    );
     let mut worker = worker(&session);
     let id = session["session_id"].clone();
     for (method, params) in [
@@ -75,7 +78,7 @@ fn unnamed_session_ends_with_its_connection() {
 
     drop(orchestrator);
     wait_until("the session is over", || sockets(daemon.home()).len() == 1);
-    assert_eq!(one.read_until_closed(), b"", "whoever was at its door is sent away");
+    assert_eq!(one.read_until_closed(), b"", "connections to its socket are closed");
     assert!(UnixStream::connect(passing["socket"].as_str().unwrap()).is_err());
     assert_eq!(two.execute("read_file", &json!({"path": "a.txt"}))["success"], true);
     let closed = stranger.request("sinew/session.close", &ask(&lasting["session_id"]));

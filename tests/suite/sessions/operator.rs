@@ -34,7 +34,7 @@ fn operator_lists_and_closes_sessions_of_any_client() {
     let shown = daemon.home().run(&["sessions", "list"]).must_exit(0).stdout();
     assert!(shown.contains("night-shift") && shown.contains("read_file"), "{shown}");
     daemon.home().run(&["sessions", "close", passing["session_id"].as_str().unwrap()]).must_exit(0);
-    assert_eq!(at_work.read_until_closed(), b"", "whoever was at its door is sent away");
+    assert_eq!(at_work.read_until_closed(), b"", "connections to its socket are closed");
     assert!(UnixStream::connect(passing["socket"].as_str().unwrap()).is_err());
     let closed = daemon.home().run(&["sessions", "close", "night-shift", "nonsense", "--json"]).must_exit(1);
     assert_eq!(closed.json()["sessions"][0]["session_id"], lasting["session_id"], "{closed}");

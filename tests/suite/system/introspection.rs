@@ -49,7 +49,7 @@ fn self_check_works_in_lockdown_and_recovery_too() {
         }
         let result = daemon.agent().execute("self_check", &json!({}));
         assert_eq!(result["success"], true, "{mode}: {result}");
-        assert_eq!(result["output"]["sound"], true, "{mode}: {result}");
+        assert_eq!(result["output"]["ok"], true, "{mode}: {result}");
         let checks = result["output"]["checks"].as_array().unwrap();
         let text = result["output"].to_string();
         assert!(checks.len() > 5 && text.contains("a confined program cannot"), "{result}");

@@ -41,7 +41,7 @@ fn work(daemon: &Daemon) {
     agent.execute("read_file", &json!({"path": "/etc/hostname"}));
     done(&agent.execute("run_command", &json!({"command": ["ls"]})));
     let session = agent.request("sinew/session.open", &json!({"allowlist": ["read_file"]}))["result"].clone();
-    let mut worker = Client::connect(session["socket"].as_str().expect("a door").as_ref());
+    let mut worker = Client::connect(session["socket"].as_str().expect("a socket").as_ref());
     done(&worker.execute("read_file", &json!({"path": "long.txt", "head": 1})));
     let mut mcp = daemon.agent();
     let client = json!({"name": "test", "version": "1"});

@@ -52,7 +52,7 @@ fn results_have_no_advertisements_and_are_cached() {
     );
     assert_eq!(output["results"][0]["url"], "https://www.rust-lang.org/");
     assert_eq!((output["results"].as_array().map(Vec::len), &output["untrusted"]), (Some(3), &json!(true)));
-    assert_eq!(result["metadata"]["sandbox"]["tier"], "full", "read behind walls");
+    assert_eq!(result["metadata"]["sandbox"]["tier"], "full", "parsed in the sandbox");
     let request = &server.requests()[0];
     assert!(
         request.starts_with("POST /search HTTP/1.1")
@@ -129,7 +129,7 @@ fn each_outcome_is_named_and_the_next_is_tried() {
     assert_eq!(tried(&result), expect, "{result}");
     for (case, server) in cases.iter().zip(&servers) {
         let asked = usize::from(!matches!(case.0, "brave" | "tavily"));
-        assert_eq!(server.connections(), asked, "without a key nobody is asked: {case:?}");
+        assert_eq!(server.connections(), asked, "without a key no provider is asked: {case:?}");
     }
 }
 

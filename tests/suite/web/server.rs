@@ -30,7 +30,7 @@ impl Server {
                 let (received, answer) = (Arc::clone(&received), Arc::clone(&answer));
                 std::thread::spawn(move || {
                     let request = read(&mut stream);
-                    received.lock().expect("nobody failed").push(request.clone());
+                    received.lock().expect("the lock is not poisoned").push(request.clone());
                     answer(&request, &mut stream);
                 });
             }
@@ -59,7 +59,7 @@ impl Server {
     }
 
     pub(crate) fn requests(&self) -> Vec<String> {
-        self.requests.lock().expect("nobody failed").clone()
+        self.requests.lock().expect("the lock is not poisoned").clone()
     }
 }
 

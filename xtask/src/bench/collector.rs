@@ -10,10 +10,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use super::Length;
 use super::conversation::{Question, time};
 use super::daemon::Home;
 use super::results::{Bound, RATIO, Results};
-use super::wish::Length;
 
 /// Largest allowed ratio of the p99 with the collector down to the p99 with it up, which allows for noise
 /// only.

@@ -12,7 +12,7 @@ use super::conversation::{Conversation, Program};
 use crate::process;
 
 /// Timeout of a start.
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval between two attempts to connect: a small part of the time of a start.
 const LOOK: Duration = Duration::from_micros(200);
 
@@ -121,7 +121,7 @@ impl Daemon {
         loop {
             match UnixStream::connect(&self.socket) {
                 Ok(stream) => return Conversation::on_socket(stream),
-                Err(error) if self.began.elapsed() > PATIENCE => {
+                Err(error) if self.began.elapsed() > START_TIMEOUT => {
                     return Err(error).context("the daemon does not answer");
                 }
                 Err(_) => std::thread::sleep(LOOK),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Result;
+use clap::Args;
 
 use super::conversation::Conversation;
 
@@ -13,53 +14,40 @@ use super::conversation::Conversation;
 pub(crate) const WORD: &str = "answer-lines";
 
 /// Behaviour of this program as the other end.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Args)]
 pub(crate) struct OtherEnd {
-    /// Size of an answer in bytes.
+    /// Size of an answer in bytes
     reply: usize,
-    /// File to read as a governed read would before each answer, and folder for the records.
-    reads: Option<(PathBuf, PathBuf)>,
+    /// File to read as a governed read would before each answer, and folder for the records
+    #[arg(num_args = 2, value_names = ["FILE", "FOLDER"])]
+    reads: Vec<PathBuf>,
 }
 
 impl OtherEnd {
     /// Answers with `reply` bytes, and does nothing else.
     pub(crate) fn echo(reply: usize) -> Self {
-        OtherEnd { reply, reads: None }
+        OtherEnd { reply, reads: Vec::new() }
     }
 
     /// Like `echo`, after the system calls of a governed read of `file`.
     #[cfg(target_os = "linux")]
     pub(crate) fn reading(reply: usize, file: PathBuf, folder: PathBuf) -> Self {
-        OtherEnd { reply, reads: Some((file, folder)) }
-    }
-
-    pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
-        let number = |reply: &String| reply.parse().map_err(|_| format!("`{reply}` is no number of bytes"));
-        match words {
-            [reply] => Ok(OtherEnd::echo(number(reply)?)),
-            [reply, file, folder] => {
-                Ok(OtherEnd { reply: number(reply)?, reads: Some((file.into(), folder.into())) })
-            }
-            _ => Err(format!("`{WORD}` takes a number of bytes, and a file and a folder where it reads")),
-        }
+        OtherEnd { reply, reads: vec![file, folder] }
     }
 
     /// Starts this program again as the other end.
     pub(crate) fn start(&self) -> Result<Conversation> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(WORD).arg(self.reply.to_string());
-        command.args(self.reads.iter().flat_map(|(file, folder)| [file, folder]));
+        command.arg(WORD).arg(self.reply.to_string()).args(&self.reads);
         Conversation::on_pair(&mut command)
     }
 
     /// Runs as the other end: answers each line until the input ends.
     pub(crate) fn answer(&self) -> Result<()> {
-        match &self.reads {
-            None => fill(std::io::stdin().lock(), std::io::stdout().lock(), self.reply),
+        match self.reads.as_slice() {
             #[cfg(target_os = "linux")]
-            Some((file, folder)) => super::kernel::answer(self.reply, file, folder),
-            #[cfg(not(target_os = "linux"))]
-            Some(_) => anyhow::bail!("the calls of a read are known of Linux only"),
+            [file, folder] => super::kernel::answer(self.reply, file, folder),
+            _ => fill(std::io::stdin().lock(), std::io::stdout().lock(), self.reply),
         }
     }
 }

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use super::Length;
 use super::conversation::{Conversation, Question, ask_many, time};
 use super::daemon::{Daemon, Home};
 use super::life;
-use super::results::{Bound, RATIO, Results};
-use super::times::Times;
-use super::wish::Length;
+use super::results::{Bound, RATIO, Results, Times};
 
 const GROUP: &str = "read_file of 1 KiB as its surroundings grow";
 const SIZES: &str = "a judgement by the size of its arguments";

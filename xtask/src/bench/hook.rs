@@ -8,10 +8,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use super::Length;
 use super::conversation::micros;
 use super::daemon::Home;
 use super::results::Results;
-use super::wish::Length;
 
 const GROUP: &str = "sinew hook, from start to verdict";
 const ROUNDS: usize = 100;

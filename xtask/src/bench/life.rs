@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::Length;
 use super::conversation::{Question, ask, ask_many, micros};
 use super::daemon::{Daemon, Home};
 use super::results::{Bound, Results};
-use super::wish::Length;
 
 const GROUP: &str = "start to first answer";
 const SHIPPED: &str = "shipped tools";

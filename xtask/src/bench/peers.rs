@@ -7,7 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::results::Results;
-use super::wish::Peers;
 use crate::process;
 use crate::tree::Root;
 
@@ -38,12 +37,14 @@ pub(crate) struct Installed {
     pub(crate) sources: PathBuf,
 }
 
-/// Installs the programs that are selected and not installed yet.
-pub(crate) fn install(root: &Root, wish: Peers, results: &mut Results) -> Result<Installed> {
-    if wish == Peers::LeftOut {
-        results.absent.push("other programs: `--peers` installs and measures them".to_owned());
-        return Ok(Installed::default());
-    }
+/// Installs nothing and notes that other programs were not measured.
+pub(crate) fn none(results: &mut Results) -> Installed {
+    results.absent.push("other programs: `--peers` installs and measures them".to_owned());
+    Installed::default()
+}
+
+/// Installs the programs that are not installed yet.
+pub(crate) fn install(root: &Root, results: &mut Results) -> Result<Installed> {
     let folder = root.path().join("target/bench-peers");
     std::fs::create_dir_all(&folder)?;
     let mut had = |what: &str, tried: Result<PathBuf>| match tried {

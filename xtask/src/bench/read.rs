@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use super::Length;
 use super::conversation::{Conversation, Program, Question, ask, ask_many};
 use super::daemon::{Daemon, Home};
 use super::echo::OtherEnd;
 use super::ledger_share::{self, Replies};
 use super::peers::Installed;
-use super::results::{Bound, RATIO, Results};
-use super::times::Times;
-use super::wish::Length;
+use super::results::{Bound, RATIO, Results, Times};
 
 /// Warm-up rounds, whose times are discarded.
 const WARM_UP: usize = 2;

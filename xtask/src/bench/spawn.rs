@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::Length;
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
-use super::wish::Length;
 use crate::process;
 use crate::project;
 use crate::tree::Root;
@@ -23,9 +23,9 @@ const NAMES: [(&str, &str); 4] = [
     ("confined, reduced", REDUCED),
     ("bwrap --ro-bind / / --unshare-all", BUBBLEWRAP),
 ];
-const PLAIN: &str = "plain spawn, no walls";
-const FULL: &str = "Sinew, all walls";
-const REDUCED: &str = "Sinew, reduced walls";
+const PLAIN: &str = "plain spawn, no sandbox";
+const FULL: &str = "Sinew, full sandbox";
+const REDUCED: &str = "Sinew, reduced sandbox";
 const BUBBLEWRAP: &str = "bubblewrap, --ro-bind / / --unshare-all";
 /// Settings for `srt` with every list empty, which allow no network and no writes.
 const SRT_SETTINGS: &str = r#"{"network":{"allowedDomains":[],"deniedDomains":[]},"filesystem":{"denyRead":[],"allowWrite":[],"denyWrite":[]}}"#;

@@ -10,11 +10,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::json;
 
+use super::Length;
 use super::conversation::{Conversation, Question, ask, time};
 use super::daemon::Home;
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
-use super::wish::Length;
 
 const GROUP: &str = "a validator in a fresh context, worker round trip included";
 const SINEW: &str = "Sinew: what it adds to a judgement";

@@ -124,20 +124,3 @@ fn a_modified_archive_is_not_installed() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("bin/sinew"), "{output:?}");
     assert!(!prefix.join("bin/sinew").exists());
 }
-
-#[test]
-fn arguments_select_the_target_system() {
-    let check = |line: &str, expect: Result<Wish, &str>| {
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        assert_eq!(
-            Wish::parse(&words).map_err(|error| error.contains(expect.as_ref().err().unwrap_or(&"\u{0}"))),
-            expect.map_err(|_| true),
-            "{line}"
-        );
-    };
-    check("", Ok(Wish::Host));
-    check("--profile-guided", Ok(Wish::ProfileGuided));
-    check("--target aarch64-apple-darwin", Ok(Wish::AppleSilicon));
-    check("--target vax", Err("`vax` is not built here"));
-    check("now", Err("not `now`"));
-}

@@ -37,7 +37,7 @@ mod tests {
         let check_text = |text: &str, expect: &[(&str, usize, &str)]| {
             assert_findings(&check(&Tree::of(&[(PAGE, text)])), expect);
         };
-        check_text("# Changelog\n\n## Unreleased\n\n### Added\n- a door\n\n## 0.1.0\n", &[]);
+        check_text("# Changelog\n\n## Unreleased\n\n### Added\n- a command\n\n## 0.1.0\n", &[]);
         check_text("# Changelog\n", &[(PAGE, 1, "add a section")]);
         check_text("# Changelog\n\n## 0.1.0\n- a\n", &[(PAGE, 3, "before this one")]);
         check_text("# Changelog\n\n## Unreleased\n\n## 0.1.0\n- a\n", &[(PAGE, 3, "is empty")]);

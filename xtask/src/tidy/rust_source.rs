@@ -3,18 +3,6 @@
 
 /// Blanks comments and string literals; lines keep their numbers.
 pub(crate) fn code_only(text: &str) -> String {
-    blanked(text, |_| true)
-}
-
-/// Keeps comments and blanks everything else; lines keep their numbers.
-pub(crate) fn comments_only(text: &str) -> String {
-    let code = blanked(text, |literal| literal.starts_with("//") || literal.starts_with("/*"));
-    let comment = |(kept, blanked): (char, char)| if kept == blanked && kept != '\n' { ' ' } else { kept };
-    text.chars().zip(code.chars()).map(comment).collect()
-}
-
-/// Blanks the comments and literals for which `blank` returns true.
-fn blanked(text: &str, blank: impl Fn(&str) -> bool) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(next) = rest.chars().next() {
@@ -26,8 +14,8 @@ fn blanked(text: &str, blank: impl Fn(&str) -> bool) -> String {
         };
         let (taken, left) = rest.split_at_checked(length.unwrap_or(next.len_utf8())).unwrap_or((rest, ""));
         match length {
-            Some(_) if blank(taken) => code.extend(taken.chars().map(|c| if c == '\n' { c } else { ' ' })),
-            _ => code.push_str(taken),
+            Some(_) => code.extend(taken.chars().map(|c| if c == '\n' { c } else { ' ' })),
+            None => code.push_str(taken),
         }
         rest = left;
     }
@@ -202,11 +190,6 @@ mod tests {
         check("fn f<'a>(x: &'a str) -> &'static str { x }", "fn f<'a>(x: &'a str) -> &'static str { x }");
         check("let number = 4; for_r(\"x\")", "let number = 4; for_r( )");
         check("\"first\nsecond\" + x", "+ x");
-    }
-
-    #[test]
-    fn comments_are_told_from_code_and_strings() {
-        assert_eq!(comments_only("f(\"a // b\"); // c \"d\"\ng();\n").trim(), "// c \"d\"");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Words that the project does not use, because the field has another word for the same thing. The list is data
-//! (`xtask/words.txt`), each word with its replacement. The rule reads comments and documentation, not code.
+//! (`xtask/words.txt`), each word with its replacement. The rule reads documentation and all of the code: comments,
+//! identifiers and string literals.
 
-use crate::tidy::{Finding, rust_source};
+use crate::tidy::Finding;
 use crate::tree::{File, Tree};
 
 const LIST: &str = "xtask/words.txt";
@@ -26,7 +27,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let (phrases, exceptions) = read_list(list, &mut findings);
     let mut used = vec![false; exceptions.len()];
     for file in tree.files().filter(|file| is_checked(file)) {
-        for (line, words) in checked_lines(file) {
+        for (line, words) in file.lines().map(|(line, text)| (line, split_words(text))) {
             for phrase in phrases.iter().filter(|phrase| contains(&words, &phrase.words)) {
                 let exception =
                     exceptions.iter().position(|e| e.path == file.path && e.phrase == phrase.text);
@@ -74,13 +75,6 @@ fn is_checked(file: &File) -> bool {
         && [".rs", ".md", ".yaml", ".yml", ".toml"].iter().any(|end| file.path.ends_with(end))
 }
 
-/// Words of every line of prose; in Rust files, of the comments.
-fn checked_lines(file: &File) -> Vec<(usize, Vec<String>)> {
-    let text =
-        if file.path.ends_with(".rs") { rust_source::comments_only(&file.text) } else { file.text.clone() };
-    text.lines().zip(1..).map(|(line, number)| (number, split_words(line))).collect()
-}
-
 /// Words in lower case; `SignsOfLife` and `signs_of_life` are three words each.
 fn split_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -118,11 +112,14 @@ mod tests {
         let path = "crates/a/src/b.rs";
         check_file(path, "// The porch.\n", list, &[(path, 1, "use endpoint")]);
         check_file(path, "\n/// Opens `WorkerPorch`.\n", list, &[(path, 2, "`porch`")]);
-        check_file(path, "fn open_porch() {}\n", list, &[]);
+        check_file(path, "fn open_porch() {}\n", list, &[(path, 1, "`porch`")]);
+        check_file(path, "\nstruct WorkerPorch;\n", list, &[(path, 2, "`porch`")]);
+        check_file(path, "fn walk_the_lane() {}\n", list, &[(path, 1, "`the lane`")]);
+        check_file(path, "print(\"on the porch\");\n", list, &[(path, 1, "`porch`")]);
         check_file(path, "/// Along the\n/// lane.\n", list, &[]);
         check_file(path, "/// Along the lane.\n", list, &[(path, 1, "use the pipeline")]);
         check_file("docs/a.md", "A porch.\n", list, &[("docs/a.md", 1, "`porch`")]);
-        check_file(path, "let s = \"porch\"; let porches = 1;\n", list, &[]);
+        check_file(path, "let porches = 1;\n", list, &[]);
     }
 
     #[test]

@@ -197,18 +197,24 @@ pub(super) fn prepare_request(
     let approvals = &layer.approvals;
     let limit = call.snapshot.policy.approval_timeout();
     let limit = if let ApprovalMode::Async = call.approval_mode { limit } else { call.time_left(limit) };
-    let asked_at = approvals.now();
-    let expires_at = saturating_add(asked_at, limit);
+    let requested_at = approvals.now();
+    let expires_at = saturating_add(requested_at, limit);
     let frame =
-        effect::RequestHeader { id, asked_at, expires_at, edited: origin == ArgumentOrigin::Operator };
+        effect::RequestHeader { id, requested_at, expires_at, edited: origin == ArgumentOrigin::Operator };
     let approval_request = effect.to_request(call, question.permit(), question.approval_rules(), frame)?;
     let wanted = effect.call_profile(call, question.permit(), &approvals.instance_id, &rules);
     let arguments = (approval_request.masked == 0).then(|| question.call().arguments().clone());
-    let kept = StoredRequest { card: approval_request, rule: RuleScope::from_call(&wanted).ok(), arguments };
+    let kept =
+        StoredRequest { request: approval_request, rule: RuleScope::from_call(&wanted).ok(), arguments };
     let bytes = canonical::bytes(&json!(kept));
     let record = call.ledger_call(question.call().definition().name().as_str());
-    let terms =
-        RequestTerms { call: record, rules, card: layer.ledger.keyed_digest(&bytes), asked_at, expires_at };
+    let terms = RequestTerms {
+        call: record,
+        rules,
+        request_digest: layer.ledger.keyed_digest(&bytes),
+        requested_at,
+        expires_at,
+    };
     Ok(PreparedRequest { stored: kept, bytes, terms, limit })
 }
 

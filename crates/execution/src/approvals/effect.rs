@@ -161,7 +161,7 @@ impl CallEffect {
             caller: format!(
                 "{client} (uid {}{pid}){}",
                 call.caller.uid,
-                call.caller.door.party().description_suffix()
+                call.caller.endpoint.party().description_suffix()
             ),
             session: call.caller.session.clone(),
             call_id: call.id,
@@ -170,7 +170,7 @@ impl CallEffect {
             mode: call.mode,
             masked: 0,
             edited: question.edited,
-            asked_at: question.asked_at,
+            requested_at: question.requested_at,
             expires_at: question.expires_at,
         };
         match approval_request.oversize_reason() {
@@ -262,7 +262,7 @@ pub(crate) fn quote_client_name(client: Option<&str>) -> String {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestHeader<'a> {
     pub(crate) id: &'a str,
-    pub(crate) asked_at: Timestamp,
+    pub(crate) requested_at: Timestamp,
     pub(crate) expires_at: Timestamp,
     pub(crate) edited: bool,
 }

@@ -37,7 +37,7 @@ pub struct ListedApproval {
     pub editable: Option<Arguments>,
     /// The request itself.
     #[serde(flatten)]
-    pub card: ApprovalRequest,
+    pub request: ApprovalRequest,
 }
 
 /// Decision of the operator.
@@ -166,7 +166,7 @@ impl ToolExecutionLayer {
             seconds_left: self.approvals.clock.duration_until(until).as_secs(),
             waiting: self.approvals.edit_channels().contains_key(id),
             editable: kept.arguments.clone(),
-            card: kept.card.clone(),
+            request: kept.request.clone(),
         })
     }
 

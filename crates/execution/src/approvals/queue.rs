@@ -67,8 +67,10 @@ pub(crate) struct RequestTerms {
     /// Rules that require approval, by file and name.
     pub(crate) rules: Vec<String>,
     /// Keyed digest of the file of the request.
-    pub(crate) card: String,
-    pub(crate) asked_at: Timestamp,
+    #[serde(alias = "card")]
+    pub(crate) request_digest: String,
+    #[serde(alias = "asked_at")]
+    pub(crate) requested_at: Timestamp,
     pub(crate) expires_at: Timestamp,
 }
 
@@ -164,7 +166,9 @@ impl ApprovalQueue {
     /// All requests, oldest first.
     pub(crate) fn requests(&self) -> Vec<(&String, &QueuedRequest)> {
         let mut all: Vec<_> = self.requests.iter().collect();
-        all.sort_by(|one, other| (one.1.terms.asked_at, one.0).cmp(&(other.1.terms.asked_at, other.0)));
+        all.sort_by(|one, other| {
+            (one.1.terms.requested_at, one.0).cmp(&(other.1.terms.requested_at, other.0))
+        });
         all
     }
 
@@ -183,7 +187,7 @@ impl ApprovalQueue {
         digest: &str,
         terms: &RequestTerms,
     ) -> Result<ApprovalEventEntry, CapacityError> {
-        self.check_capacity(&terms.call.caller, terms.asked_at)?;
+        self.check_capacity(&terms.call.caller, terms.requested_at)?;
         let asked =
             QueuedRequest { digest: digest.to_owned(), terms: terms.clone(), state: RequestState::Pending };
         Ok(request_entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))

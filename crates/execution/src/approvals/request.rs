@@ -20,8 +20,18 @@ const MAX_LINE_CHARACTERS: usize = 4096;
 
 /// Labels of facts that are never masked because they name what a call reaches. A tool that reports a path, a
 /// program or a host in its preview must use one of them, or the text may be masked.
-const UNMASKED_LABELS: [&str; 10] =
-    ["reads", "writes", "removes", "makes folder", "with", "program", "runs in", "host", "caution", "bounds"];
+const UNMASKED_LABELS: [&str; 10] = [
+    "reads",
+    "writes",
+    "removes",
+    "creates directory",
+    "with",
+    "program",
+    "runs in",
+    "host",
+    "caution",
+    "bounds",
+];
 
 /// Approval request as shown to the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,7 +69,8 @@ pub struct ApprovalRequest {
     #[serde(default)]
     pub edited: bool,
     /// Time of the request.
-    pub asked_at: Timestamp,
+    #[serde(alias = "asked_at")]
+    pub requested_at: Timestamp,
     /// Time at which the request expires.
     pub expires_at: Timestamp,
 }

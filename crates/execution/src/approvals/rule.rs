@@ -127,7 +127,7 @@ impl RuleScope {
             uid: wanted.caller.uid,
             client: wanted.caller.client.clone(),
             session: wanted.caller.session.clone(),
-            side: wanted.caller.door.party(),
+            side: wanted.caller.endpoint.party(),
             connection: None,
             mode: wanted.mode,
             asked_by: wanted.rules.to_vec(),
@@ -172,7 +172,7 @@ impl RuleScope {
     pub(crate) fn covers(&self, wanted: &CallProfile<'_>) -> bool {
         let caller = wanted.caller;
         let same_party = (self.uid, &self.client, &self.session, self.side)
-            == (caller.uid, &caller.client, &caller.session, caller.door.party());
+            == (caller.uid, &caller.client, &caller.session, caller.endpoint.party());
         let same_connection = self
             .connection
             .as_ref()

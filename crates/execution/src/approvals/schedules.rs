@@ -63,7 +63,7 @@ fn caller(client: &str, connection: u64) -> Caller {
     Caller {
         uid: 501,
         pid: None,
-        door: CallerEndpoint::Socket,
+        endpoint: CallerEndpoint::Socket,
         connection,
         client: Some(client.to_owned()),
         session: None,
@@ -172,7 +172,7 @@ impl Schedule<'_> {
         };
         let id = self.rng.pick(&ids)?;
         let life = self.daemon();
-        life.runtime.block_on(life.layer.approval(id)).map(|listed| listed.card)
+        life.runtime.block_on(life.layer.approval(id)).map(|listed| listed.request)
     }
 
     fn decide(&mut self, answer: OperatorDecision) {

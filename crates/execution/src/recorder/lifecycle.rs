@@ -15,7 +15,7 @@ pub enum StartConfiguration {
     First,
     /// The files loosen nothing that was accepted, or the settings require no confirmation; the files are
     /// applied.
-    Taken,
+    Applied,
     /// The files loosen what was accepted. The accepted configuration stays in effect until the operator
     /// confirms the files.
     Waiting,

@@ -33,13 +33,13 @@ pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec
 /// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
 /// before, so it counts as loosening.
 pub fn curated_map_differences(old: &CuratedGuardrails, new: &CuratedGuardrails) -> Vec<PolicyDifference> {
-    let difference = |CuratedChange { direction: demands, description: what, rule }| {
+    let difference = |CuratedChange { direction: demands, description, rule }| {
         let effect = match demands {
             RequirementChange::Stricter => PolicyEffect::Tightens,
             RequirementChange::Unchanged => PolicyEffect::Neutral,
             RequirementChange::Looser => PolicyEffect::Loosens,
         };
-        PolicyDifference { effect, what, rule }
+        PolicyDifference { effect, description, rule }
     };
     new.changes_since(old).into_iter().map(difference).collect()
 }
@@ -158,8 +158,8 @@ fn definitions<'a>(old: &'a ConfigSnapshot, new: &'a ConfigSnapshot) -> Vec<&'a 
     found
 }
 
-fn difference(effect: PolicyEffect, what: String) -> PolicyDifference {
-    PolicyDifference { effect, what, rule: None }
+fn difference(effect: PolicyEffect, description: String) -> PolicyDifference {
+    PolicyDifference { effect, description, rule: None }
 }
 
 fn display_path(folder: &Path) -> String {

@@ -94,7 +94,7 @@ impl ExplainScenario {
             _ => None,
         };
         let key = (self.rng.next_below(6) == 0).then(|| format!("key-{}", self.rng.next_below(4)));
-        let caller = Caller { door: endpoint, ..caller() };
+        let caller = Caller { endpoint, ..caller() };
         CallRequest {
             caller,
             approval_mode: asking,

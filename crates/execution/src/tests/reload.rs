@@ -55,7 +55,11 @@ async fn acceptance_covers_differences_outside_the_snapshot() {
         LayerBench::new().tool("one", Category::READ_ONLY, |_| ready_output(json!({}))).layer();
     let more = || snapshot(folder.path(), &["one", "two"]);
     let beside = || {
-        vec![PolicyDifference { effect: PolicyEffect::Loosens, what: "no more questions".into(), rule: None }]
+        vec![PolicyDifference {
+            effect: PolicyEffect::Loosens,
+            description: "no more questions".into(),
+            rule: None,
+        }]
     };
     let shown = layer.reload(more(), Vec::new(), &Acceptance::Ask).await;
     let seen = Acceptance::Confirmed(shown.candidate.unwrap());

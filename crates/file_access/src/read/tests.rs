@@ -13,7 +13,7 @@ fn check(fixture: &WorkspaceFixture, offset: u64, max: u64, bytes: &str, more: b
         assert!(!taken || file.try_prefetch() || cfg!(not(target_os = "linux")));
         let portion = file.read_range(offset, max).unwrap();
         let found = (portion.bytes.as_slice(), portion.has_more, portion.size);
-        assert_eq!(found, (bytes.as_bytes(), more, 10), "{offset} {max}, in hand: {taken}");
+        assert_eq!(found, (bytes.as_bytes(), more, 10), "{offset} {max}, prefetched: {taken}");
     }
 }
 

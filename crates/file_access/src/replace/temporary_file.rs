@@ -151,8 +151,8 @@ impl Drop for TemporaryFile<'_> {
 /// Limits the group's bits to those of others. The file has another group than before, or lacks the access
 /// control list whose mask the bits showed.
 fn restrict_group(bits: Mode) -> Mode {
-    let everybody = (bits & Mode::RWXO).bits();
-    bits & (Mode::RWXU | Mode::RWXO | Mode::from_raw_mode(everybody << 3))
+    let others = (bits & Mode::RWXO).bits();
+    bits & (Mode::RWXU | Mode::RWXO | Mode::from_raw_mode(others << 3))
 }
 
 /// Returns the SHA-256 of a regular file by its plain name in a folder. Does not follow a link.

@@ -8,7 +8,7 @@ use tool::canonical::sha256_hex;
 use tool::{Failure, FailureKind};
 
 use super::*;
-use crate::testing::{NOBODY_UID, WorkspaceFixture, assert_passed};
+use crate::testing::{UNPRIVILEGED_UID, WorkspaceFixture, assert_passed};
 
 fn with_content(content: &str) -> ContentPrecondition {
     ContentPrecondition::Content { sha256: sha256_hex(content.as_bytes()) }
@@ -172,7 +172,7 @@ fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
     if let Some(fixture) = WorkspaceFixture::from_parent() {
         fixture.write("f").replace(b"new", &ContentPrecondition::Anything, &fixture.recorder()).unwrap();
         let now = fs::metadata(fixture.path("ws/f")).unwrap();
-        assert_eq!((now.gid(), now.mode() & 0o7777), (NOBODY_UID, 0o644), "was 0664 for another group");
+        assert_eq!((now.gid(), now.mode() & 0o7777), (UNPRIVILEGED_UID, 0o644), "was 0664 for another group");
         let error = fixture
             .write("read_only")
             .replace(b"new", &ContentPrecondition::Anything, &fixture.recorder())
@@ -189,9 +189,9 @@ fn a_group_that_cannot_be_kept_gives_nothing_to_another() {
     fs::set_permissions(fixture.file("ws/f", "old"), fs::Permissions::from_mode(0o664)).unwrap();
     fs::set_permissions(fixture.file("ws/read_only", "old"), fs::Permissions::from_mode(0o444)).unwrap();
     let test = "replace::tests::a_group_that_cannot_be_kept_gives_nothing_to_another";
-    fixture.chown_to(NOBODY_UID);
-    std::os::unix::fs::chown(fixture.path("ws/f"), Some(NOBODY_UID), Some(4321)).unwrap();
-    assert_passed(&fixture.run_child(&[], test, Some(NOBODY_UID)));
+    fixture.chown_to(UNPRIVILEGED_UID);
+    std::os::unix::fs::chown(fixture.path("ws/f"), Some(UNPRIVILEGED_UID), Some(4321)).unwrap();
+    assert_passed(&fixture.run_child(&[], test, Some(UNPRIVILEGED_UID)));
 }
 
 /// Access control list as the kernel stores it (version 2): owner rw-, user 1234 r--, group ---, mask r--,

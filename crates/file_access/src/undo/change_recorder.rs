@@ -103,7 +103,7 @@ impl ChangeRecorder {
         self.begin(place, temporary, after, |key, folder| match was {
             ExistingTarget::Absent => Ok((StateBefore::Absent, 0)),
             ExistingTarget::File if self.is_disabled() => {
-                Ok((StateBefore::File { sha256: None, mode: 0, held: SavedAs::Not }, 0))
+                Ok((StateBefore::File { sha256: None, mode: 0, saved_as: SavedAs::NotSaved }, 0))
             }
             // By name, and not through the judged handle: another process may have replaced the file since.
             ExistingTarget::File => match tree::open_file(&place.folder, &place.leaf) {
@@ -209,8 +209,8 @@ impl ChangeRecorder {
         platform::copy_attributes(&OwnedFd::from(original), &copy);
         rustix::fs::fchmod(&copy, Mode::RUSR | Mode::WUSR)?;
         platform::sync_file(&copy)?;
-        let (sha256, mode, held) = (Some(sha256), status.facts.mode, SavedAs::Copied);
-        Ok((StateBefore::File { sha256, mode, held }, bytes))
+        let (sha256, mode, saved_as) = (Some(sha256), status.facts.mode, SavedAs::Copied);
+        Ok((StateBefore::File { sha256, mode, saved_as }, bytes))
     }
 }
 
@@ -297,17 +297,17 @@ impl PendingChange<'_> {
         self.folder.remove_pending(&key)?;
         let (to, name) = (&self.folder.handle, saved_object_name(&key));
         match &mut self.record.before {
-            StateBefore::File { held, sha256, mode } => {
+            StateBefore::File { saved_as, sha256, mode } => {
                 let file = tree::open_file(&place.folder, &place.leaf)?;
                 let (kept, _) = self.recorder.save_copy(&self.folder, &key, file)?;
                 if let StateBefore::File { sha256: new, mode: bits, .. } = kept {
                     (*sha256, *mode) = (new, bits);
                 }
-                *held = SavedAs::Copied;
+                *saved_as = SavedAs::Copied;
             }
-            StateBefore::Folder { held } => {
+            StateBefore::Folder { saved_as } => {
                 tree::copy_tree(&place.folder, &place.leaf, to, name.as_ref())?;
-                *held = SavedAs::Copied;
+                *saved_as = SavedAs::Copied;
             }
             StateBefore::Absent | StateBefore::Link { .. } => {}
         }

@@ -32,9 +32,19 @@ pub(crate) struct UndoRecord {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum StateBefore {
     Absent,
-    File { sha256: Option<String>, mode: u32, held: SavedAs },
-    Link { text: OsString },
-    Folder { held: SavedAs },
+    File {
+        sha256: Option<String>,
+        mode: u32,
+        #[serde(alias = "held")]
+        saved_as: SavedAs,
+    },
+    Link {
+        text: OsString,
+    },
+    Folder {
+        #[serde(alias = "held")]
+        saved_as: SavedAs,
+    },
 }
 
 /// Storage form of the state before the change.
@@ -47,7 +57,8 @@ pub(crate) enum SavedAs {
     /// still change it: the seal is its digest at the time of the move. There is no seal if undo is disabled.
     Moved { seal: Option<String> },
     /// Not saved, because undo is disabled.
-    Not,
+    #[serde(alias = "not")]
+    NotSaved,
 }
 
 /// State after the change.
@@ -77,8 +88,8 @@ impl UndoRecord {
 
     pub(crate) fn saved_as(&self) -> &SavedAs {
         match &self.before {
-            StateBefore::File { held, .. } | StateBefore::Folder { held } => held,
-            StateBefore::Absent | StateBefore::Link { .. } => &SavedAs::Not,
+            StateBefore::File { saved_as, .. } | StateBefore::Folder { saved_as } => saved_as,
+            StateBefore::Absent | StateBefore::Link { .. } => &SavedAs::NotSaved,
         }
     }
 }

@@ -138,7 +138,7 @@ fn remove_orphans(folder: &StoreFolder) -> io::Result<()> {
         }
         if let Some(key) = name.strip_suffix(".json")
             && let Ok(record) = folder.read(name)
-            && *record.saved_as() != SavedAs::Not
+            && *record.saved_as() != SavedAs::NotSaved
             && !all.contains(saved_object_name(key).as_str())
         {
             folder.delete(key);

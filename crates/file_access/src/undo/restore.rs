@@ -159,7 +159,7 @@ impl UndoStore {
         let kept = saved_object_name(&record.key());
         let moved = match record.saved_as() {
             SavedAs::Moved { .. } => rename_into_place(&folder.handle, OsStr::new(&kept), place),
-            SavedAs::Copied | SavedAs::Not => Err(Errno::XDEV),
+            SavedAs::Copied | SavedAs::NotSaved => Err(Errno::XDEV),
         };
         match moved {
             Err(Errno::XDEV) => {

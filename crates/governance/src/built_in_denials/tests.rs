@@ -14,7 +14,7 @@ fn check(path: &str, read: Option<&str>, write: Option<&str>) {
         let found = lower_bound.find_denial(&name, access).map(|found| found.rule.id);
         assert_eq!(
             found.as_deref(),
-            expect.map(|group| format!("floor.{group}")).as_deref(),
+            expect.map(|group| format!("built_in.{group}")).as_deref(),
             "{access:?} {path}"
         );
     }

@@ -206,7 +206,7 @@ fn deprecated_name_has_a_replacement() {
     assert_eq!(shipped.deprecation("write_local_file"), Some("use write_file"));
     assert_eq!(shipped.deprecation("mcp__local_toolkit__READ_LOCAL_FILE"), Some("use read_file"));
     assert_eq!(shipped.deprecation("write"), None, "it is curated and not deprecated");
-    assert_eq!(shipped.deprecation("nobody_knows_this"), None);
+    assert_eq!(shipped.deprecation("unknown_tool"), None);
 }
 
 /// Run with `SINEW_WRITE_SCHEMAS=1` after changing the types of the file.

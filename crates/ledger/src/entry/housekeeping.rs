@@ -111,7 +111,8 @@ pub struct ResumptionEntry {
     /// Abandoned segment.
     pub sealed: AbandonedSegment,
     /// Number of entries rejected meanwhile; their callers received an error.
-    pub turned_away: u64,
+    #[serde(alias = "turned_away")]
+    pub rejected: u64,
     /// Number of written records that the error lost.
     pub lost: u64,
 }

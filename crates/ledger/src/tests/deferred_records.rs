@@ -79,7 +79,7 @@ async fn a_read_is_allowed_and_recorded_later() {
     assert_eq!(recorded_outcomes(folder.path(), &ended), (true, vec![OutcomeStatus::Done]));
     assert_eq!(recorded_outcomes(folder.path(), &running), (true, vec![OutcomeStatus::Failed]));
     let last = ledger.reader().call(forgotten).unwrap().pop().unwrap().json();
-    assert_eq!(last["outcome"], "unknown", "one that nobody ended");
+    assert_eq!(last["outcome"], "unknown", "one without an end");
     drop((ended, running));
     drop(ledger);
     assert_intact(folder.path());

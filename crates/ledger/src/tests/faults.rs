@@ -72,7 +72,7 @@ async fn check_write_failure(faults: &[WriteFault], reason: &str) {
         _ => None,
     });
     let resumed = resumed.expect("the new segment says why there is one");
-    assert!(resumed.reason.contains(reason) && resumed.turned_away >= 1 && resumed.lost == 0, "{resumed:?}");
+    assert!(resumed.reason.contains(reason) && resumed.rejected >= 1 && resumed.lost == 0, "{resumed:?}");
     assert!(!all(folder.path()).iter().any(|record| record.entry == samples::note("lost?")));
 }
 
@@ -213,11 +213,11 @@ async fn bytes_of_another_process_halt_the_ledger() {
     let mut file = fs::OpenOptions::new().append(true).open(&segments(folder.path())[0]).unwrap();
     std::io::Write::write_all(&mut file, b"foreign\n").unwrap();
     let refused = ledger.append_durably(&samples::note("y")).await.unwrap_err();
-    assert!(refused.to_string().contains("somebody else changed it"), "{refused}");
+    assert!(refused.to_string().contains("another process changed it"), "{refused}");
     drop(ledger);
     let report = super::verify(folder.path());
     assert!(
-        report.notices.iter().any(|notice| notice.what.contains("somebody else changed it")),
+        report.notices.iter().any(|notice| notice.what.contains("another process changed it")),
         "{report:#?}"
     );
 }
@@ -229,7 +229,7 @@ async fn tampering_with_the_open_segment_is_detected() {
             let length = fs::metadata(path).unwrap().len();
             fs::OpenOptions::new().write(true).open(path).unwrap().set_len(length - 900).unwrap();
         },
-        "somebody else changed it",
+        "another process changed it",
     )
     .await;
     check_tampering(|path| fs::remove_file(path).unwrap(), "gone from its folder").await;

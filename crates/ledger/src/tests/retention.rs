@@ -61,7 +61,7 @@ async fn oldest_segments_are_removed_and_the_rest_verifies() {
     assert!(bytes < 60_000, "{bytes}");
     let report = assert_intact(folder.path());
     assert!(report.first > 100, "{}", report.first);
-    assert!(report.notices.iter().any(|notice| notice.what.contains("let go by retention")));
+    assert!(report.notices.iter().any(|notice| notice.what.contains("removed by retention")));
     drop(ledger);
     let (ledger, recovery) = open_with(folder.path(), &options);
     assert_eq!(recovery.mode, Some(Mode::Alert), "what went is carried over");

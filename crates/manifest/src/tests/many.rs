@@ -88,10 +88,10 @@ fn meta_tool_must_call_existing_tools() {
         let loaded = load(&[("a.yaml", board.clone()), ("b.yaml", meta(fine))]);
         assert_eq!(loaded.manifests.len(), 2, "{fine}: {}", shown(&loaded.diagnostics));
     }
-    let loaded = load(&[("a.yaml", board), ("b.yaml", meta("task-baord, nobody"))]);
+    let loaded = load(&[("a.yaml", board), ("b.yaml", meta("task-baord, missing"))]);
     assert_eq!(loaded.manifests.len(), 1);
     let reported = shown(&loaded.diagnostics);
-    assert!(reported.contains("did you mean `task-board`?") && reported.contains("`nobody`"), "{reported}");
+    assert!(reported.contains("did you mean `task-board`?") && reported.contains("`missing`"), "{reported}");
 }
 
 // The measured time applies to an optimised build; this test checks only the order of magnitude.

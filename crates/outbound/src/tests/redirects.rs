@@ -64,9 +64,9 @@ async fn every_hop_is_judged_again() {
     });
     let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port);
     let entry = Server::with_response(response("302 Found", &location, ""));
-    let permit = permit("{allowed_domains: [\"door.example.org\"], allow_private_addresses: true}");
-    let script = Arc::new(ScriptedResolver::of(&[("door.example.org", &[&["127.0.0.1"]])]));
-    let url = format!("http://door.example.org:{}/", entry.port);
+    let permit = permit("{allowed_domains: [\"entry.example.org\"], allow_private_addresses: true}");
+    let script = Arc::new(ScriptedResolver::of(&[("entry.example.org", &[&["127.0.0.1"]])]));
+    let url = format!("http://entry.example.org:{}/", entry.port);
     let end = gateway().with_resolver(script).get(&permit, &url, &[], limits(100)).await;
     assert_eq!(outcome(&end), "not_listed");
     assert_eq!((entry.connections(), inside.connections()), (1, 0));

@@ -29,7 +29,10 @@ fn check(part: &str, by: &str, effect: Option<PolicyEffect>, words: &str) {
     let definitions = ["write_file", "run", "fetch", "read_file"].map(definition);
     let found = compare_policies(&old, &new, &definitions);
     assert_eq!(found.iter().map(|difference| difference.effect).max(), effect, "{part} → {by}: {found:#?}");
-    assert!(found.is_empty() || found.iter().any(|difference| difference.what.contains(words)), "{found:#?}");
+    assert!(
+        found.is_empty() || found.iter().any(|difference| difference.description.contains(words)),
+        "{found:#?}"
+    );
 }
 
 /// Checks the strongest effect of changing the entry of one tool.
@@ -40,7 +43,7 @@ fn check_entry(tool: &str, old: &str, new: &str, effect: Option<PolicyEffect>, w
     };
     let found = compare_policies(&load(old), &load(new), &[definition(tool)]);
     assert_eq!(found.iter().map(|one| one.effect).max(), effect, "{old} → {new}: {found:#?}");
-    assert!(found.iter().any(|one| one.what.contains(words)), "{old} → {new}: {found:#?}");
+    assert!(found.iter().any(|one| one.description.contains(words)), "{old} → {new}: {found:#?}");
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn dropped_approval_on_unattended_paths_loosens() {
     let found = compare_policies(&load(&modes), &load(OPEN_MODES), &[definition("write_file")]);
     let what = "write_file in NORMAL on unattended paths: runs without approval";
     assert!(
-        found.iter().any(|one| one.effect == PolicyEffect::Loosens && one.what.starts_with(what)),
+        found.iter().any(|one| one.effect == PolicyEffect::Loosens && one.description.starts_with(what)),
         "{found:#?}"
     );
 }
@@ -178,7 +181,8 @@ fn settings_outside_tools_are_compared_both_ways() {
             [(narrow, wide, PolicyEffect::Loosens), (wide, narrow, PolicyEffect::Tightens)]
         {
             let found = compare_policies(&load(old), &load(new), &[definition("read_file")]);
-            let found: Vec<_> = found.iter().map(|one| (one.effect, one.what.contains(words))).collect();
+            let found: Vec<_> =
+                found.iter().map(|one| (one.effect, one.description.contains(words))).collect();
             assert_eq!(found, [(effect, true)], "{old} → {new}");
         }
     };
@@ -237,7 +241,7 @@ fn changed_secret_action_and_cost_cap_loosen() {
     ] {
         let found = compare_policies(&load(&old), &load(&new), &[definition("read_file")]);
         let loosens =
-            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.what.contains(words);
+            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.description.contains(words);
         assert!(found.iter().any(loosens), "{old} → {new}: {found:#?}");
     }
 }
@@ -259,7 +263,10 @@ fn unattended_paths_are_reported_only_if_listed() {
     let load = |tools: &str| machine(tools).modes(OPEN_MODES).policy();
     let asks = "tools: {write_file: {requires_approval: true}}\n";
     let found = compare_policies(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
-    assert!(!found.is_empty() && !found.iter().any(|one| one.what.contains("unattended")), "{found:#?}");
+    assert!(
+        !found.is_empty() && !found.iter().any(|one| one.description.contains("unattended")),
+        "{found:#?}"
+    );
 }
 
 #[test]
@@ -291,7 +298,7 @@ fn path_lists_are_compared_by_resolved_links() {
     for size in [10, 9] {
         let found = compare_policies(&old, &load("other", size), &[definition("write_file")]);
         let loosens =
-            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.what.contains(&gone);
+            |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.description.contains(&gone);
         assert!(found.iter().any(loosens), "{size}: {found:#?}");
     }
     assert_eq!(compare_policies(&old, &load("real", 10), &[definition("write_file")]), []);
@@ -309,7 +316,7 @@ fn transition_changes_are_described_in_full() {
         {metric: cpu_load_percent, operator: \"<\", value: 40.5},
         {metric: memory_used_percent, operator: \"<\", value: 50}]}";
     let found = compare_policies(&load(stricter), &load(milder), &[definition("read_file")]);
-    let texts: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
+    let texts: Vec<&str> = found.iter().map(|one| one.description.as_str()).collect();
     assert_eq!(
         texts,
         [

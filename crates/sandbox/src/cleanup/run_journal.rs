@@ -94,7 +94,7 @@ impl UnfinishedRun {
         self.baseline.hidden.iter().for_each(|path| writer.put("hidden", path));
         self.baseline.repositories.iter().for_each(|path| writer.put("repository", path));
         for (path, kept) in &self.baseline.protected {
-            writer.put("kept", path);
+            writer.put("protected", path);
             for (one, other) in [kept.file, kept.created, kept.parent] {
                 writer.put_number("of", one);
                 writer.put_number("of", other);
@@ -128,7 +128,7 @@ impl UnfinishedRun {
                 "repository" => {
                     before.repositories.insert(value.into());
                 }
-                "kept" => {
+                "protected" | "kept" => {
                     let mut fact = || wire_format::parse_number(&pairs.next().ok_or_else(invalid)?.1);
                     let kept = ProtectedFile {
                         file: (fact()?, fact()?),

@@ -59,12 +59,12 @@ impl RunSpec {
         writer.put_number("device", self.device);
         writer.put_number("inode", self.inode);
         writer.put("folder", &self.folder);
-        self.arguments.iter().for_each(|word| writer.put("word", word));
+        self.arguments.iter().for_each(|word| writer.put("argument", word));
         self.variables.iter().for_each(|word| writer.put("variable", word));
         self.writable.iter().for_each(|path| writer.put("writable", path));
         self.readable.iter().for_each(|path| writer.put("readable", path));
         self.hidden.iter().for_each(|held| write_expected_file(&mut writer, "hidden", held));
-        self.protected.iter().for_each(|held| write_expected_file(&mut writer, "kept", held));
+        self.protected.iter().for_each(|held| write_expected_file(&mut writer, "protected", held));
         self.pinned.iter().for_each(|path| writer.put("pinned", path));
         self.limits.write_fields(&mut writer);
         writer.into_frame()
@@ -83,12 +83,12 @@ impl RunSpec {
                 "device" => spec.device = wire_format::parse_number(&value)?,
                 "inode" => spec.inode = wire_format::parse_number(&value)?,
                 "folder" => spec.folder = value.into(),
-                "word" => spec.arguments.push(value),
+                "argument" => spec.arguments.push(value),
                 "variable" => spec.variables.push(value),
                 "writable" => spec.writable.push(value.into()),
                 "readable" => spec.readable.push(value.into()),
                 "hidden" => spec.hidden.push(read_expected_file(value, &mut pairs)?),
-                "kept" => spec.protected.push(read_expected_file(value, &mut pairs)?),
+                "protected" => spec.protected.push(read_expected_file(value, &mut pairs)?),
                 "pinned" => spec.pinned.push(value.into()),
                 _ => spec.limits.set_field(&name, &value)?,
             }
@@ -258,12 +258,12 @@ pub(crate) mod tests {
     #[test]
     fn unknown_or_missing_field_is_refused() {
         let mut writer = MessageWriter::default();
-        writer.put("wall", "none");
+        writer.put("unknown", "none");
         assert!(
             RunSpec::parse(&writer.into_frame()[wire_format::LENGTH_BYTES..])
                 .unwrap_err()
                 .to_string()
-                .contains("`wall`")
+                .contains("`unknown`")
         );
         let unlimited = RunSpec { limits: RunLimits { memory_bytes: 0, ..spec().limits }, ..spec() };
         assert!(RunSpec::parse(&unlimited.to_frame()[wire_format::LENGTH_BYTES..]).is_err());

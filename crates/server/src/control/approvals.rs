@@ -15,14 +15,10 @@ use super::ControlContext;
 use crate::connection_state::ConnectionState;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError, RpcReply};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 /// Lists summaries of the approval requests that can be decided.
-pub(super) fn list(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn list(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
@@ -33,20 +29,16 @@ pub(super) fn list(
 
 /// Returns a summary of one approval request. The full requests might not fit into one message.
 fn summary(listed: &ListedApproval) -> Value {
-    let ListedApproval { state, seconds_left, waiting, card: approval_request, .. } = listed;
+    let ListedApproval { state, seconds_left, waiting, request: approval_request, .. } = listed;
     json!({
         "id": approval_request.id, "state": state, "seconds_left": seconds_left, "waiting": waiting, "tool": approval_request.tool,
         "summary": approval_request.summary, "caller": approval_request.caller, "session": approval_request.session, "risk": approval_request.risk,
-        "mode": approval_request.mode, "call_id": approval_request.call_id, "trace_id": approval_request.trace_id, "asked_at": approval_request.asked_at,
+        "mode": approval_request.mode, "call_id": approval_request.call_id, "trace_id": approval_request.trace_id, "requested_at": approval_request.requested_at,
     })
 }
 
 /// Returns one approval request in full, for the operator to read before a decision.
-pub(super) fn show(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn show(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let id: String = call.params.only("id")?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
@@ -59,11 +51,7 @@ pub(super) fn show(
 
 /// Sends a `control/approvals.changed` notification for every change of an approval request, until the
 /// connection is closed. The current requests come from `control/approvals.list`.
-pub(super) fn watch(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn watch(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     // Subscribed before the reply, so that every change after the reply is reported.
     let changes = control.layer.subscribe_approvals();
@@ -83,7 +71,7 @@ pub(super) fn decide(
     control: &ControlContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     let mut params = call.params;
     let (id, pin): (String, Option<String>) = (params.required("id")?, params.optional("pin")?);
     let text = parse_decision(&mut params)?;
@@ -128,10 +116,10 @@ fn decision_reply(id: &str, decided: Result<DecisionOutcome, DecideError>) -> Rp
             rpc::encode_result(&json!({"id": id, "decided": true, "grant": rule}))
         }
         Ok(DecisionOutcome::NewRequest { id: next }) => {
-            rpc::encode_result(&json!({"id": id, "decided": false, "asks_as": next}))
+            rpc::encode_result(&json!({"id": id, "decided": false, "new_request_id": next}))
         }
         Ok(DecisionOutcome::Permitted) => {
-            rpc::encode_result(&json!({"id": id, "decided": true, "needs_nobody": true}))
+            rpc::encode_result(&json!({"id": id, "decided": true, "no_approval_needed": true}))
         }
         Err(error) => Err(decide_error(&error).with_data("id", id)),
     }
@@ -142,7 +130,7 @@ pub(super) fn list_grants(
     control: &ControlContext,
     _: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(
@@ -155,7 +143,7 @@ pub(super) fn revoke_grant(
     control: &ControlContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     let id: String = call.params.only("id")?;
     let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
     Ok(MethodReply::deferred(async move {

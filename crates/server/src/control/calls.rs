@@ -10,24 +10,16 @@ use super::ControlContext;
 use crate::connection_state::ConnectionState;
 use crate::methods::calls;
 use crate::rpc::{self, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 /// Lists the calls that have not ended, with the state of each.
-pub(super) fn list(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn list(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     Ok(MethodReply::now(&json!({"calls": control.layer.calls()})))
 }
 
 /// Ends a call at any stage, with every process it started.
-pub(super) fn cancel(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn cancel(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let id: CallId = call.params.only("call_id")?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
@@ -47,13 +39,13 @@ pub(super) fn execute(
     control: &ControlContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     let (mut request, mut params) = calls::parse_request(session, call)?;
     if params.optional("skip_guardrail")?.unwrap_or(false) {
         request.curated_map = CuratedMapCheck::Skipped;
     }
     params.finish()?;
-    request.caller = Caller { door: CallerEndpoint::Control, ..request.caller };
+    request.caller = Caller { endpoint: CallerEndpoint::Control, ..request.caller };
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move { rpc::encode_result(&layer.execute(request).await) }))
 }
@@ -64,6 +56,6 @@ pub(super) fn explain(
     control: &ControlContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     calls::explain_to(&control.layer, session, call, ExplanationAudience::Operator)
 }

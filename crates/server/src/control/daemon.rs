@@ -11,8 +11,8 @@ use super::{ControlContext, pin_error};
 use crate::connection_state::ConnectionState;
 use crate::methods::status::StatusReply;
 use crate::notify::Notifier;
-use crate::rpc::{self, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::rpc;
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 #[derive(Serialize)]
 struct ControlStatus {
@@ -26,11 +26,7 @@ struct ControlStatus {
 }
 
 /// Returns the status of the daemon, with details for the operator: pid, sockets, connections.
-pub(super) fn status(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     Ok(MethodReply::now(&ControlStatus {
         status: StatusReply::new(control.layer.status(), &control.limits),
@@ -43,11 +39,7 @@ pub(super) fn status(
 
 /// Reloads the configuration. A change that loosens the policy is applied only after the operator accepts the
 /// difference that was shown.
-pub(super) fn reload(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn reload(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     // Digest of the candidate that was shown: later changes are not accepted with it.
     let accept: Option<String> = params.optional("accept")?;
@@ -71,7 +63,7 @@ pub(super) fn shutdown(
     control: &ControlContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     call.params.finish()?;
     tracing::info!(pid = session.peer.pid, "shutdown_requested");
     control.stop.request();
@@ -89,11 +81,7 @@ struct MissedEvents {
 
 /// Streams telemetry events as `control/event` notifications until the connection is closed. A client that reads
 /// too slowly misses events; `control/events.missed` reports how many. No call waits for a client.
-pub(super) fn events(
-    _: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn events(_: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let wanted: Option<Vec<String>> = params.optional("events")?;
     params.finish()?;

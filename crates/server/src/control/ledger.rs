@@ -11,7 +11,7 @@ use tool::CallId;
 use super::ControlContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::{self, ParameterValue, Params, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 /// Maximum number of records in one reply.
 const MAX_RECORDS: u64 = 1000;
@@ -22,11 +22,7 @@ const DEFAULT_TAIL: u64 = 20;
 const MAX_PAGE_BYTES: usize = 1024 * 1024;
 
 /// Returns the newest matching records, oldest first, one page per request.
-pub(super) fn query(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn query(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let filter = filter(&mut params)?;
     let limit = count(&mut params, "limit", DEFAULT_QUERY)?;
@@ -35,11 +31,7 @@ pub(super) fn query(
 }
 
 /// Returns the newest records, oldest first.
-pub(super) fn tail(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn tail(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let count = count(&mut params, "count", DEFAULT_TAIL)?;
     params.finish()?;
@@ -47,11 +39,7 @@ pub(super) fn tail(
 }
 
 /// Verifies the whole ledger and reports the position of every flaw.
-pub(super) fn verify(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn verify(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(reply_from_ledger(move || {
@@ -65,11 +53,7 @@ pub(super) fn verify(
 }
 
 /// Returns matching records as NDJSON or CSV, one page per request, oldest first.
-pub(super) fn export(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn export(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let filter = filter(&mut params)?;
     let format = match params.optional::<String>("format")?.as_deref() {

@@ -9,16 +9,12 @@ use tool::{CallerEndpoint, Mode};
 use super::{ControlContext, pin_error};
 use crate::connection_state::ConnectionState;
 use crate::rpc::{self, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const MAX_REASON_BYTES: usize = 1000;
 
 /// Returns the current operational mode, and the mode that a transition rule proposes.
-pub(super) fn get(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn get(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     let mut reply = json!({"mode": control.layer.mode()});
     if let (Some(reply), Some(proposal)) = (reply.as_object_mut(), control.layer.status().proposal) {
@@ -28,11 +24,7 @@ pub(super) fn get(
 }
 
 /// Changes the operational mode and records the reason in the ledger.
-pub(super) fn set(
-    control: &ControlContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn set(control: &ControlContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let (mode, reason): (Mode, String) = (params.required("mode")?, params.required("reason")?);
     let pin: Option<String> = params.optional("pin")?;
@@ -58,7 +50,7 @@ pub(super) fn set(
             Err(error) => {
                 let word = match error {
                     ModeError::PinRequired => "pin_needed",
-                    ModeError::NoTransition { .. } => "no_such_way",
+                    ModeError::NoTransition { .. } => "no_such_transition",
                     ModeError::NotRecorded(_) => "mode_not_changed",
                 };
                 Err(RpcError::server(word, error.to_string()))
@@ -68,11 +60,7 @@ pub(super) fn set(
 }
 
 /// Sets or removes the operator's PIN. Requires the current PIN if there is one.
-pub(super) fn set_pin(
-    control: &ControlContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn set_pin(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let (given, new): (Option<String>, Option<String>) = (params.optional("pin")?, params.optional("new")?);
     params.finish()?;

@@ -9,13 +9,9 @@ use tool::{CallId, Caller, CallerEndpoint};
 use super::ControlContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::{self, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
-pub(super) fn run(
-    control: &ControlContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(super) fn run(control: &ControlContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let call_id: CallId = params.required("call_id")?;
     let dry_run = params.optional("dry_run")?.unwrap_or(false);
@@ -61,7 +57,7 @@ fn changes_to_json(changes: &[RevertedChange]) -> Vec<Value> {
         };
         let diff = change.diff.as_ref().map(|difference| &difference.text);
         json!({"path": change.path.to_string_lossy(), "action": action, "diff": diff,
-            "stays": change.remaining_folder.as_ref().map(|folder| folder.to_string_lossy())})
+            "remaining_folder": change.remaining_folder.as_ref().map(|folder| folder.to_string_lossy())})
     };
     changes.iter().map(shown).collect()
 }

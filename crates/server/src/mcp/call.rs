@@ -14,15 +14,11 @@ use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::methods::calls::{parse_approval_mode, parse_idempotency_key, parse_tool_name};
 use crate::rpc::RpcError;
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const METHOD: &str = "tools/call";
 
-pub(crate) fn run(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let (era, mut meta) = McpEra::from_request(session, &mut params)?;
     let key = parse_idempotency_key(meta.remove("sinew/idempotency_key"))?;

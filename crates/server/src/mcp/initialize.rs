@@ -15,7 +15,7 @@ use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::notify::Notifier;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const DISCOVER: &str = "server/discover";
 
@@ -24,7 +24,7 @@ pub(crate) fn initialize(
     agent: &AgentContext,
     session: &mut ConnectionState,
     call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }
@@ -80,7 +80,7 @@ pub(crate) fn discover(
     agent: &AgentContext,
     session: &mut ConnectionState,
     mut call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     let (era, _) = McpEra::from_request(session, &mut call.params)?;
     let Some(keeping) = era.cache_hints() else {
         return Err(RpcError::unknown_method(DISCOVER, []));

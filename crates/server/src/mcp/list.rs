@@ -11,15 +11,11 @@ use super::era::{CacheHints, McpEra};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::RpcError;
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const PAGE_SIZE: usize = 100;
 
-pub(crate) fn run(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let (era, _) = McpEra::from_request(session, &mut params)?;
     let cursor: Option<String> = params.optional("cursor")?;

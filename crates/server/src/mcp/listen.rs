@@ -10,18 +10,14 @@ use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::notify::Notifier;
 use crate::rpc::RpcError;
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const METHOD: &str = "subscriptions/listen";
 
 const ACKNOWLEDGED_METHOD: &str = "notifications/subscriptions/acknowledged";
 const SUBSCRIPTION_ID_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-pub(crate) fn run(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    mut call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, mut call: MethodCall) -> MethodResult {
     let (era, _) = McpEra::from_request(session, &mut call.params)?;
     if era == McpEra::Handshake {
         return Err(RpcError::unknown_method(METHOD, []));

@@ -69,7 +69,7 @@ mod tests {
             caller: Caller {
                 uid: 1,
                 pid: None,
-                door: CallerEndpoint::Mcp,
+                endpoint: CallerEndpoint::Mcp,
                 connection: 1,
                 client: None,
                 session: None,

@@ -11,7 +11,7 @@ use tool::{CallerEndpoint, Progress, TraceContext};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 /// Longest tool name accepted. Real names are far shorter; a longer text is refused before it can reach the
 /// ledger.
@@ -21,11 +21,7 @@ const MAX_KEY_BYTES: usize = 255;
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a tool call.
-pub(crate) fn execute(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn execute(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let (request, params) = parse_request(session, call)?;
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
@@ -34,11 +30,7 @@ pub(crate) fn execute(
 
 /// Explains how a call would be decided, and by which rules. Nothing runs. An explanation that reveals the content
 /// of files the call would change is recorded in the ledger.
-pub(crate) fn explain(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn explain(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     explain_to(&agent.layer, session, call, ExplanationAudience::Caller)
 }
 
@@ -48,7 +40,7 @@ pub(crate) fn explain_to(
     session: &ConnectionState,
     call: MethodCall,
     audience: ExplanationAudience,
-) -> Result<MethodReply, RpcError> {
+) -> MethodResult {
     let (request, mut params) = parse_request(session, call)?;
     let mode = params.optional("mode")?;
     params.finish()?;

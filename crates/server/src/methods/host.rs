@@ -13,14 +13,10 @@ use super::calls::{parse_deadline, parse_tool_name};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::{self, Params, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 
 /// Returns the verdict for a call of another host. A denial is recorded in the ledger.
-pub(crate) fn judge(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn judge(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let host = parse_tool_name(&mut params, "host")?;
     let request = CallRequest {
@@ -50,11 +46,7 @@ pub(crate) fn judge(
 }
 
 /// Returns advice on a call that another host has run. It blocks nothing.
-pub(crate) fn review(
-    agent: &AgentContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn review(agent: &AgentContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let host = parse_tool_name(&mut params, "host")?;
     let review = read_review(&mut params)?;

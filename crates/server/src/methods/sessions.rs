@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::agent::{AgentContext, rate_limited};
 use crate::connection_state::ConnectionState;
 use crate::rpc::{Params, RpcError};
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 use crate::worker_sockets::{WorkerSocket, WorkerSocketError};
 
 const MAX_NAME_BYTES: usize = 64;
@@ -14,11 +14,7 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_COST: f64 = 1e12;
 
 /// Opens a worker session and its socket, the only endpoint of that session.
-pub(crate) fn open(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn open(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let terms = parse_terms(&mut params)?;
     params.finish()?;
@@ -45,11 +41,7 @@ pub(crate) fn open(
 }
 
 /// Starts the next turn of a worker session and resets its budgets.
-pub(crate) fn turn(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn turn(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let id = accessible_session_id(agent, session, &mut params)?;
     params.finish()?;
@@ -58,11 +50,7 @@ pub(crate) fn turn(
 }
 
 /// Adds external cost of the worker's turn, such as model usage.
-pub(crate) fn spend(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn spend(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let id = accessible_session_id(agent, session, &mut params)?;
     let cost: f64 = params.required("cost")?;
@@ -77,11 +65,7 @@ pub(crate) fn spend(
 }
 
 /// Closes a worker session, with its socket and its running calls.
-pub(crate) fn close(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn close(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let id = accessible_session_id(agent, session, &mut params)?;
     params.finish()?;

@@ -7,8 +7,7 @@ use tool::ToolFormat;
 
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
-use crate::rpc::RpcError;
-use crate::service::{MethodCall, MethodReply};
+use crate::service::{MethodCall, MethodReply, MethodResult};
 use crate::settings::ConnectionLimits;
 
 /// Status of the execution layer and the limits of this server.
@@ -44,21 +43,13 @@ impl LimitsReply {
 }
 
 /// Returns the status of the daemon.
-pub(crate) fn status(
-    agent: &AgentContext,
-    _: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn status(agent: &AgentContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     Ok(MethodReply::now(&StatusReply::new(agent.layer.status(), &agent.limits)))
 }
 
 /// Returns the tool definitions, in the format the client requests.
-pub(crate) fn tools(
-    agent: &AgentContext,
-    session: &mut ConnectionState,
-    call: MethodCall,
-) -> Result<MethodReply, RpcError> {
+pub(crate) fn tools(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let filter = ToolFilter { mode: params.optional("mode")?, category: params.optional("category")? };
     let format: ToolFormat = params.optional("format")?.unwrap_or_default();

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 
 use crate::connection_state::ConnectionState;
 use crate::listener::{ConnectionListener, ListenerLimits, SharedListenerState};
-use crate::rpc::{self, RpcError};
-use crate::service::{MethodCall, MethodReply, RpcMethod, SocketService};
+use crate::rpc;
+use crate::service::{MethodCall, MethodReply, MethodResult, RpcMethod, SocketService};
 use crate::settings::ConnectionLimits;
 
 /// Shared context of the test methods.
@@ -41,8 +41,6 @@ impl Default for PermitGate {
         PermitGate(Semaphore::new(0))
     }
 }
-
-type MethodResult = Result<MethodReply, RpcError>;
 
 const METHODS: &[RpcMethod<TestServiceContext>] = &[
     RpcMethod { name: "echo", run: echo },

@@ -23,7 +23,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible, escape_invisible_line,
-    is_interactive, paint, print_message, print_result_line,
+    is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 /// Upper bound on the rules lifted for one call. More than a few in a row are rare.
@@ -85,10 +85,9 @@ pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
 
 fn remind_to_reload(setting: &CommandContext) {
     if setting.is_daemon_ready() {
-        print_message(paint(
-            WARNING_STYLE,
+        print_warning(
             "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-        ));
+        );
     }
 }
 
@@ -270,11 +269,11 @@ impl RefusedCallRecord {
     }
 
     fn manual_change_error(&self, change: &SuggestedChange) -> CommandError {
-        let write = change.write.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+        let write = change.text.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
         let place = escape_invisible_line(&render::format_rule(&change.rule));
         self.no_proposal_error(
             &format!("{place} has to be changed by hand"),
-            &format!("{}{}", change.how, escape_invisible_line(&write)),
+            &format!("{}{}", change.description, escape_invisible_line(&write)),
         )
     }
 

@@ -69,7 +69,7 @@ fn show(id: &str, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let reply = setting.request_control("control/approvals.show", json!({"id": id}))?;
     render::reply(output, reply, |reply| {
         let listed = parse_listed(reply.clone())?;
-        let mut lines = request_heading(&listed).into_iter().chain(listed.card.lines());
+        let mut lines = request_heading(&listed).into_iter().chain(listed.request.lines());
         lines.try_for_each(|line| print_result_line(colour_line(&line)))
     })
 }
@@ -98,7 +98,7 @@ fn request_heading(listed: &ListedApproval) -> Vec<ApprovalRequestLine> {
     let waits = if listed.waiting { "the caller is waiting" } else { "the caller is not waiting" };
     let text = format!(
         "approval {}: {}, {} s left, {waits}",
-        escape_for_display(&listed.card.id),
+        escape_for_display(&listed.request.id),
         escape_for_display(&listed.state),
         listed.seconds_left
     );

@@ -148,7 +148,7 @@ pub(crate) fn caller(client: &str) -> Caller {
     Caller {
         uid: nix::unistd::getuid().as_raw(),
         pid: i32::try_from(std::process::id()).ok(),
-        door: CallerEndpoint::Embedded,
+        endpoint: CallerEndpoint::Embedded,
         connection: 0,
         client: Some(client.to_owned()),
         session: None,

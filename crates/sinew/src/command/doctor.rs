@@ -41,7 +41,7 @@ fn rows_json(rows: &[Row]) -> Vec<Value> {
     let redactor = telemetry::redact::shared();
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let row = |row: &Row| {
-        json!({"area": row.area, "check": row.what, "standing": row.standing.as_str(), "found": clean(&row.found),
+        json!({"area": row.area, "check": row.what, "status": row.standing.as_str(), "found": clean(&row.found),
             "remedy": row.remedy.as_deref().map(clean)})
     };
     rows.iter().map(row).collect()

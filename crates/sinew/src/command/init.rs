@@ -12,7 +12,7 @@ use crate::command::{pin, schema, workspace};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
-use crate::terminal::{WARNING_STYLE, paint, print_message, print_result_line};
+use crate::terminal::{print_message, print_result_line, print_warning};
 
 /// Treatment of an existing file that differs from the built-in one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,10 +41,9 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitKind, CommandError> {
 /// nothing, because a prompt would take the next line that a person has already typed.
 fn warn_without_pin(setting: &CommandContext) {
     if !pin::is_set(setting) {
-        print_message(paint(
-            WARNING_STYLE,
+        print_warning(
             "no operator PIN is set: any process that runs as you, including an agent's shell, can approve calls",
-        ));
+        );
         print_message("run `sinew pin set` to set one");
     }
 }

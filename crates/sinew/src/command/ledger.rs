@@ -19,8 +19,8 @@ use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line, stdout_error, wait_for_more,
+    ERROR_STYLE, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint, print_result_line,
+    print_warning, stdout_error, wait_for_more,
 };
 
 /// Polling interval of `--follow`.
@@ -231,7 +231,7 @@ fn verify_ledger(setting: &CommandContext, output: JsonArgs) -> Result<ExitKind,
         )?;
     } else {
         for notice in &report.notices {
-            print_message(paint(WARNING_STYLE, format!("note: {}", escape_invisible(&notice.to_string()))));
+            print_warning(format!("note: {}", escape_invisible(&notice.to_string())));
         }
         for found in &report.problems {
             print_result_line(paint(

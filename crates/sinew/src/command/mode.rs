@@ -12,7 +12,7 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::terminal::{WARNING_STYLE, escape_invisible_line, paint, print_message, print_result_line};
+use crate::terminal::{escape_invisible_line, print_message, print_result_line, print_warning};
 
 pub(crate) fn run(command: ModeCommand) -> Result<ExitKind, CommandError> {
     match command {
@@ -34,10 +34,7 @@ fn get(output: JsonArgs) -> Result<ExitKind, CommandError> {
         if let Some(proposal) = reply.get("proposal") {
             let (to, reason) =
                 (text_field(proposal, "to"), escape_invisible_line(text_field(proposal, "reason")));
-            print_message(paint(
-                WARNING_STYLE,
-                format!("{to} is proposed: {reason}\nrun `sinew mode set {to}` to confirm it"),
-            ));
+            print_warning(format!("{to} is proposed: {reason}\nrun `sinew mode set {to}` to confirm it"));
         }
         Ok(())
     })
@@ -95,7 +92,7 @@ fn set(mode: Mode, change: ChangeArgs, typed: &str) -> Result<ExitKind, CommandE
         if reply["recorded"] == false {
             let note =
                 "the mode is in effect but not recorded in the ledger yet: a crash before that would lose it";
-            print_message(paint(WARNING_STYLE, note));
+            print_warning(note);
         }
         Ok(())
     })

@@ -13,7 +13,7 @@ use server::ClientError;
 use crate::cli::{PinArgs, PinCommand};
 use crate::command_context::{CommandBackend, CommandContext};
 use crate::exit::{CommandError, ExitKind};
-use crate::terminal::{WARNING_STYLE, paint, print_message};
+use crate::terminal::{print_message, print_warning};
 
 const STANDARD_INPUT: &str = "standard input";
 
@@ -106,10 +106,7 @@ fn clear(setting: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandErr
     let given =
         if is_set(setting) { Some(PinReader::from_args(args).read_next("operator PIN")?) } else { None };
     change(setting, given, None)?;
-    print_message(paint(
-        WARNING_STYLE,
-        "no operator PIN is set: any process that runs as you can approve calls",
-    ));
+    print_warning("no operator PIN is set: any process that runs as you can approve calls");
     Ok(ExitKind::Done)
 }
 

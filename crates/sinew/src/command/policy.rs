@@ -38,7 +38,7 @@ fn run_tests(setting: &CommandContext, file: &Path, output: JsonArgs) -> Result<
     let failed = tried.iter().filter(|one| !one.passed).count();
     if output.json {
         let cases = tried.iter().map(|one| {
-            json!({"line": one.line, "call": one.call, "expect": one.expect, "found": one.actual, "holds": one.passed})
+            json!({"line": one.line, "call": one.call, "expect": one.expect, "found": one.actual, "passed": one.passed})
         });
         print_result_line(json!({"schema_version": 1, "passed": tried.len() - failed, "failed": failed,
             "policy_hash": snapshot.policy.hash(), "cases": cases.collect::<Vec<_>>()}))?;

@@ -6,33 +6,25 @@ use crate::cli::{CancelArgs, JsonArgs};
 use crate::command::each;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
-use crate::render;
-use crate::terminal::{WARNING_STYLE, escape_invisible_line, paint, print_message, print_result_line};
+use crate::render::{self, text_field};
+use crate::terminal::{escape_invisible_line, print_result_line, print_warning};
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let reply = CommandContext::from_environment()?.request_control("control/calls.list", json!({}))?;
-    render::reply(output, reply, |reply| show(render::items(reply, "calls")))
-}
-
-fn show(calls: &[Value]) -> Result<(), CommandError> {
-    if calls.is_empty() {
-        print_message("no call is in progress");
-        return Ok(());
-    }
-    let mut table = render::plain_table();
-    table.set_header(["CALL", "STATE", "AGE", "TOOL", "CALLER", "SESSION"]);
-    for call in calls {
-        let caller = &call["caller"];
-        table.add_row([
-            text_field(call, "call_id"),
-            state_text(call),
-            age_text(call["age_ms"].as_u64().unwrap_or_default()),
-            text_field(call, "tool"),
-            caller_name(caller),
-            text_field(caller, "session"),
-        ]);
-    }
-    print_result_line(table)
+    let header = ["CALL", "STATE", "AGE", "TOOL", "CALLER", "SESSION"];
+    render::reply(output, reply, |reply| {
+        render::print_list(render::items(reply, "calls"), "no call is in progress", header, |call| {
+            let caller = &call["caller"];
+            [
+                text_field(call, "call_id"),
+                state_text(call),
+                age_text(call["age_ms"].as_u64().unwrap_or_default()),
+                text_field(call, "tool"),
+                caller_name(caller),
+                text_field(caller, "session"),
+            ]
+        })
+    })
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
@@ -42,10 +34,7 @@ pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
         match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
             true => print_result_line(format!("{id} ended"))?,
-            false => print_message(paint(
-                WARNING_STYLE,
-                format!("{id} was cancelled, but has not ended yet: `sinew ps` shows it"),
-            )),
+            false => print_warning(format!("{id} was cancelled, but has not ended yet: `sinew ps` shows it")),
         }
         Ok(reply)
     })
@@ -66,11 +55,6 @@ fn caller_name(caller: &Value) -> String {
         Some(client) => escape_invisible_line(client),
         None => caller["uid"].as_u64().map(|uid| format!("uid {uid}")).unwrap_or_default(),
     }
-}
-
-/// Returns a string field of a reply, with control characters made visible.
-pub(super) fn text_field(value: &Value, key: &str) -> String {
-    value[key].as_str().map(escape_invisible_line).unwrap_or_default()
 }
 
 /// Formats an age in its most natural unit.

@@ -10,7 +10,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line,
+    print_result_line, print_warning,
 };
 
 pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
@@ -56,10 +56,9 @@ fn show(report: &Value) -> Result<(), CommandError> {
         Some("unchanged") => print_result_line("nothing has changed"),
         Some("applied") => print_result_line("applied"),
         Some("waiting") => {
-            print_message(paint(
-                WARNING_STYLE,
+            print_warning(
                 "the change loosens the configuration and is not applied yet: run `sinew reload --accept` to apply it",
-            ));
+            );
             Ok(())
         }
         _ => {
@@ -89,7 +88,7 @@ pub(crate) fn show_changes(report: &Value) -> Result<(), CommandError> {
         };
         print_result_line(format!(
             "{sign} {}{place}",
-            escape_invisible_line(change["what"].as_str().unwrap_or_default())
+            escape_invisible_line(change["description"].as_str().unwrap_or_default())
         ))?;
     }
     Ok(())

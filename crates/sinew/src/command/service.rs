@@ -8,9 +8,7 @@ use crate::command_context::{CommandContext, serve_error};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::service::{self, ServiceAction, ServiceFacts, ServiceFile, ServiceManagerKind};
-use crate::terminal::{
-    SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_message, print_result_line,
-};
+use crate::terminal::{SUCCESS_STYLE, escape_invisible, paint, print_result_line, print_warning};
 
 pub(crate) fn run(command: ServiceCommand) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
@@ -28,7 +26,7 @@ pub(crate) fn run(command: ServiceCommand) -> Result<ExitKind, CommandError> {
 
 fn print_files(platform: Option<ServiceManagerKind>, facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
     for file in platform.unwrap_or(ServiceManagerKind::CURRENT).files(facts)? {
-        print_message(paint(WARNING_STYLE, format!("{}:", file.path.display())));
+        print_warning(format!("{}:", file.path.display()));
         print_result_line(file.text.trim_end())?;
     }
     Ok(ExitKind::Done)

@@ -4,11 +4,10 @@ use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, SessionsCommand};
 use crate::command::each;
-use crate::command::ps::text_field;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
-use crate::render;
-use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+use crate::render::{self, text_field};
+use crate::terminal::{escape_invisible_line, print_result_line};
 
 pub(crate) fn run(command: SessionsCommand) -> Result<ExitKind, CommandError> {
     match command {
@@ -18,34 +17,24 @@ pub(crate) fn run(command: SessionsCommand) -> Result<ExitKind, CommandError> {
 }
 
 fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let header = ["SESSION", "NAME", "OPENED BY", "SINCE", "TURNS", "CALLS", "LEFT", "TOOLS"];
     render::reply(output, fetch_sessions(&CommandContext::from_environment()?)?, |reply| {
-        show(render::items(reply, "sessions"))
+        render::print_list(render::items(reply, "sessions"), "no session is open", header, |session| {
+            let number = |key: &str| session[key].as_u64().unwrap_or_default().to_string();
+            let tools = render::items(session, "allowlist").iter().filter_map(Value::as_str);
+            let tools: Vec<String> = tools.map(escape_invisible_line).collect();
+            [
+                text_field(session, "session_id"),
+                text_field(session, "name"),
+                opener_text(session),
+                text_field(session, "since"),
+                number("turns"),
+                number("hops"),
+                number("hops_left"),
+                tools.join(" "),
+            ]
+        })
     })
-}
-
-fn show(sessions: &[Value]) -> Result<(), CommandError> {
-    if sessions.is_empty() {
-        print_message("no session is open");
-        return Ok(());
-    }
-    let mut table = render::plain_table();
-    table.set_header(["SESSION", "NAME", "OPENED BY", "SINCE", "TURNS", "CALLS", "LEFT", "TOOLS"]);
-    for session in sessions {
-        let number = |key: &str| session[key].as_u64().unwrap_or_default().to_string();
-        let tools = render::items(session, "allowlist").iter().filter_map(Value::as_str);
-        let tools: Vec<String> = tools.map(escape_invisible_line).collect();
-        table.add_row([
-            text_field(session, "session_id"),
-            text_field(session, "name"),
-            opener_text(session),
-            text_field(session, "since"),
-            number("turns"),
-            number("hops"),
-            number("hops_left"),
-            tools.join(" "),
-        ]);
-    }
-    print_result_line(table)
 }
 
 fn close(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {

@@ -10,8 +10,8 @@ use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line,
+    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_result_line,
+    print_warning,
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -110,8 +110,8 @@ fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
 /// Returns the state of the ledger, the number of deferred records, and the reason if it takes no records.
 fn ledger_text(text: &impl Fn(&str) -> String) -> String {
     let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
-    if text("/ledger/owed") != "0" {
-        line += &format!(", {} deferred", text("/ledger/owed"));
+    if text("/ledger/deferred") != "0" {
+        line += &format!(", {} deferred", text("/ledger/deferred"));
     }
     let removed = text("/ledger/removed_under_pressure");
     if !["", "0"].contains(&removed.as_str()) {
@@ -135,7 +135,7 @@ fn warn_of_version_skew(status: &Value) {
     if ours != theirs {
         let warning =
             format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
-        print_message(paint(WARNING_STYLE, warning));
+        print_warning(warning);
     }
 }
 

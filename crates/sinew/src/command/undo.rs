@@ -10,8 +10,8 @@ use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    DIM_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line,
+    DIM_STYLE, escape_invisible, escape_invisible_line, paint, print_message, print_result_line,
+    print_warning,
 };
 
 pub(crate) fn run(args: &UndoArgs) -> Result<ExitKind, CommandError> {
@@ -54,7 +54,7 @@ fn show(reply: &Value, dry_run: bool) -> Result<(), CommandError> {
             Some("put_back") => format!("put back {path}"),
             _ => format!("restored {path}"),
         })?;
-        if let Some(folder) = change["stays"].as_str() {
+        if let Some(folder) = change["remaining_folder"].as_str() {
             print_result_line(format!(
                 "kept     {}, which contains more than the call created",
                 escape_invisible_line(folder)
@@ -65,7 +65,7 @@ fn show(reply: &Value, dry_run: bool) -> Result<(), CommandError> {
         }
     }
     if dry_run {
-        print_message(paint(WARNING_STYLE, "dry run: nothing was changed"));
+        print_warning("dry run: nothing was changed");
     } else if let Some(id) = reply["undo_id"].as_str() {
         print_message(paint(
             DIM_STYLE,

@@ -37,7 +37,7 @@ pub(crate) struct HostToolRow {
     pub(crate) risk_level: Option<RiskLevel>,
     /// True if every call needs approval.
     #[serde(default)]
-    pub(crate) asks: bool,
+    pub(crate) requires_approval: bool,
     /// Meaning of the arguments.
     #[serde(default)]
     pub(crate) arguments: LocatedMap<HostArgumentRow>,
@@ -120,7 +120,7 @@ impl HostToolRow {
     pub(crate) fn has_other_keys(&self) -> bool {
         let stated = self.rules_of.is_some() || self.category.is_some() || self.risk_level.is_some();
         let of_folders = self.shows_below || self.narrowed_by.is_some();
-        stated || self.asks || of_folders || !self.arguments.is_empty() || self.example.is_some()
+        stated || self.requires_approval || of_folders || !self.arguments.is_empty() || self.example.is_some()
     }
 
     /// Returns true if the argument of this name is a path.

@@ -63,7 +63,11 @@ fn errors_have_a_location_and_a_reason() {
     let tool = |rest: &str| format!("tools:\n  T: {{category: read_only, risk_level: low{rest}}}\n");
     check("on_permit: yes\ntools: {}\n", "1:12", "unknown word");
     check("tools:\n  T: {}\n", "2:3", "needs a `category` and a `risk_level`");
-    check("tools:\n  T: {decided_by: daemon, asks: true}\n", "2:3", "its other keys have no effect");
+    check(
+        "tools:\n  T: {decided_by: daemon, requires_approval: true}\n",
+        "2:3",
+        "its other keys have no effect",
+    );
     check("tools:\n  \"a*b\": {decided_by: daemon}\n", "2:3", "is not the name of a tool");
     check("tools:\n  T: {category: Bad, risk_level: low}\n", "2:17", "is not a category name");
     check(&tool(", rules_of: \"a b\""), "2:55", "is not a tool name");
@@ -105,7 +109,7 @@ fn documentation_row(key: &Located<String>, row: &HostToolRow) -> String {
         })
         .collect();
     let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join("; ") };
-    let asks = match (row.asks, row.shows_below) {
+    let asks = match (row.requires_approval, row.shows_below) {
         (true, _) => "asks",
         (false, true) => "judged, with what is below",
         (false, false) => "judged",

@@ -275,15 +275,9 @@ fn advice_and_decision_events_have_their_fields() {
                 json!({"approval_id": "a1", "risk": "high", "timeout_ms": 300}),
             ),
             (
-                TelemetryEvent::ApprovalDecided {
-                    call,
-                    approval_id: "a1",
-                    decision,
-                    by: "nobody",
-                    wait_ms: 9,
-                },
+                TelemetryEvent::ApprovalDecided { call, approval_id: "a1", decision, by: "none", wait_ms: 9 },
                 "INFO",
-                json!({"approval_id": "a1", "decision": "timed_out", "by": "nobody", "wait_ms": 9}),
+                json!({"approval_id": "a1", "decision": "timed_out", "by": "none", "wait_ms": 9}),
             ),
         ],
     );

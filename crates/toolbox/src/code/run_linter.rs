@@ -63,7 +63,7 @@ struct LintOutput {
     /// True if there are no findings.
     clean: bool,
     /// Findings.
-    complaints: Vec<LintFinding>,
+    findings: Vec<LintFinding>,
     /// Total number of findings.
     total: u64,
     /// Last line that the linter printed to stderr.
@@ -128,11 +128,11 @@ fn lint<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFu
             let found: Vec<LintFinding> = found.into_iter().filter(is_shown).collect();
             Ok::<_, Failure>((output_budget::listed(permit, found, most), note))
         });
-        let ((complaints, total), note) = read.await??;
+        let ((findings, total), note) = read.await??;
         let how = "raise max_entries, or limit the run with `files`";
-        let truncated = output_budget::truncation(complaints.len(), total, omitted > 0, how);
+        let truncated = output_budget::truncation(findings.len(), total, omitted > 0, how);
         let clean = total == 0 && omitted == 0 && end == RunEnd::Exited(0);
-        let value = LintOutput { program, clean, complaints, total, note };
+        let value = LintOutput { program, clean, findings, total, note };
         Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
     })
 }

@@ -77,7 +77,7 @@ struct TestRunOutput {
     /// Tests that did not pass.
     failures: Vec<FailedTest>,
     /// End of the output.
-    said: String,
+    output: String,
     /// Files created by the tests that other programs would execute or load, such as git hooks, and where
     /// they were moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -233,7 +233,7 @@ fn parse_output(
         quarantine::quarantined_files(&report.quarantined),
     );
     let value =
-        TestRunOutput { program, outcome: word, exit_code, counts, failures, said: text, quarantined };
+        TestRunOutput { program, outcome: word, exit_code, counts, failures, output: text, quarantined };
     Ok((value, truncated))
 }
 

@@ -69,7 +69,7 @@ fn preview(permit: &Permit, _arguments: &Arguments) -> Result<CallPreview, Failu
 
 /// Facts for the approval request: the directories that would be created.
 pub(super) fn preview_facts(made: &[PathBuf]) -> Vec<(String, String)> {
-    display_paths(made).into_iter().map(|name| ("makes folder".to_owned(), name)).collect()
+    display_paths(made).into_iter().map(|name| ("creates directory".to_owned(), name)).collect()
 }
 
 pub(super) fn display_paths(made: &[PathBuf]) -> Vec<String> {

@@ -130,7 +130,7 @@ struct SkippedFiles {
     /// Files and directories that could not be read.
     unreadable: u64,
     /// Files with several hard links, another of which is or may be forbidden.
-    several_names: u64,
+    hard_links: u64,
     /// .gitignore and .ignore files with too many or too long patterns; the files they exclude were searched.
     ignore_files: u64,
 }
@@ -308,7 +308,7 @@ impl FileSearch<'_> {
             }
             self.link_lookups += 1;
             if !self.permit.is_content_visible(&self.directory.join(found.relative), &reader) {
-                self.results.skipped.several_names += 1;
+                self.results.skipped.hard_links += 1;
                 self.last = Some(Cursor::new(u64::MAX, found.relative));
                 return;
             }

@@ -138,12 +138,12 @@ pub struct ToolVerdict {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SelfCheckResult {
     /// Condition that was checked.
-    pub what: String,
+    pub name: String,
     /// True if the condition is met.
-    pub holds: bool,
+    pub ok: bool,
     /// Finding.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub found: Option<String>,
+    pub detail: Option<String>,
     /// Suggested fix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,

@@ -17,7 +17,7 @@ struct Arguments {}
 #[derive(Serialize, JsonSchema)]
 struct SelfCheckOutput {
     /// True if every check passed.
-    sound: bool,
+    ok: bool,
     /// Results of the checks.
     checks: Vec<SelfCheckResult>,
 }
@@ -34,5 +34,5 @@ pub(super) fn tool(internals: &Internals) -> ToolRegistration {
 
 fn check(source: &InternalsSource) -> Result<SelfCheckOutput, Failure> {
     let checks = (source.checks)();
-    Ok(SelfCheckOutput { sound: checks.iter().all(|check| check.holds), checks })
+    Ok(SelfCheckOutput { ok: checks.iter().all(|check| check.ok), checks })
 }

@@ -30,7 +30,7 @@ fn check_noticed(meddle: impl Fn(&Path), message: &str) -> (Home, u64) {
     assert_eq!(write(&mut agent, "before")["success"], true);
     let folder = daemon.home().root().join("state/ledger");
     meddle(&segments(&folder).remove(0));
-    let refused = write(&mut agent, "while nobody records it");
+    let refused = write(&mut agent, "while it cannot be recorded");
     assert_eq!(refused["metadata"]["refusal"]["code"], "ledger_unavailable", "{refused}");
     let content = std::fs::read_to_string(daemon.home().workspace().join("b.txt")).expect("a file");
     assert_eq!(content, "before", "nothing ran");
@@ -50,7 +50,7 @@ fn check_noticed(meddle: impl Fn(&Path), message: &str) -> (Home, u64) {
     let reason = resumed["reason"].as_str().unwrap_or_default();
     assert!(reason.contains(message), "it is on record: {reason:?}");
     let lost = &status["result"]["ledger"]["lost_records"];
-    assert_eq!(lost, &resumed["lost"], "counted by whoever is asked as on record");
+    assert_eq!(lost, &resumed["lost"], "the status counts the same as the ledger");
     let call = &after["metadata"]["call_id"];
     assert_eq!(records.iter().filter(|record| record["call_id"] == *call).count(), 2, "decision and end");
     (home, lost.as_u64().expect("a number"))
@@ -71,7 +71,7 @@ fn cut_open_segment_is_noticed() {
         let file = std::fs::OpenOptions::new().write(true).open(segment).expect("opened");
         file.set_len(100).expect("cut");
     };
-    let (home, lost) = check_noticed(cut, "somebody else changed it");
+    let (home, lost) = check_noticed(cut, "another process changed it");
     assert!(lost > 0, "what was cut off is counted");
     assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
 }
@@ -126,7 +126,7 @@ fn slow_disk_delays_changes_and_loses_none() {
     strace.stop();
     let status = daemon.agent().request("sinew/status", &json!({}));
     let ledger = &status["result"]["ledger"];
-    assert_eq!((&ledger["lost_records"], &ledger["owed"]), (&json!(0), &json!(0)), "{status}");
+    assert_eq!((&ledger["lost_records"], &ledger["deferred"]), (&json!(0), &json!(0)), "{status}");
     let home = daemon.stop();
     let records = home.records();
     let ended = records.iter().filter(|record| record["outcome"] == "done");

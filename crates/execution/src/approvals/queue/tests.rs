@@ -11,10 +11,10 @@ use super::*;
 
 fn caller(n: usize) -> Caller {
     let session = (n > 0).then(|| format!("s{n}"));
-    Caller { uid: 501, pid: None, door: CallerEndpoint::Mcp, connection: 1, client: None, session }
+    Caller { uid: 501, pid: None, endpoint: CallerEndpoint::Mcp, connection: 1, client: None, session }
 }
 
-fn terms(owner: usize, rules: &[&str], asked_at: i64, expires_at: i64) -> RequestTerms {
+fn terms(owner: usize, rules: &[&str], requested_at: i64, expires_at: i64) -> RequestTerms {
     let call = ledger::CallHeader {
         call_id: CallId::fresh(),
         tool: "write_file".to_owned(),
@@ -25,8 +25,8 @@ fn terms(owner: usize, rules: &[&str], asked_at: i64, expires_at: i64) -> Reques
     RequestTerms {
         call: Arc::new(call),
         rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
-        card: String::new(),
-        asked_at: at(asked_at),
+        request_digest: String::new(),
+        requested_at: at(requested_at),
         expires_at: at(expires_at),
     }
 }

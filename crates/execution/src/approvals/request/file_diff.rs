@@ -31,7 +31,8 @@ pub struct FileDiff {
 #[serde(rename_all = "snake_case")]
 pub enum DiffLineKind {
     /// Hunk header: the position in the file.
-    Place,
+    #[serde(alias = "place")]
+    Hunk,
     /// Unchanged line.
     Both,
     /// Removed line.
@@ -78,7 +79,7 @@ impl FileDiff {
         );
         for (side, text) in &self.lines {
             let (tone, sign) = match side {
-                DiffLineKind::Place => (LineStyle::Muted, ""),
+                DiffLineKind::Hunk => (LineStyle::Muted, ""),
                 DiffLineKind::Both => (LineStyle::Plain, " "),
                 DiffLineKind::Old => (LineStyle::Removed, "-"),
                 DiffLineKind::New => (LineStyle::Added, "+"),
@@ -100,7 +101,7 @@ fn diff_lines(old: &str, new: &str) -> Vec<(DiffLineKind, String)> {
         if let (Some(first), Some(last)) = (group.first(), group.last()) {
             let (from, to) = (first.old_range().start + 1, first.new_range().start + 1);
             let (gone, come) = (last.old_range().end + 1 - from, last.new_range().end + 1 - to);
-            lines.push((DiffLineKind::Place, format!("@@ -{from},{gone} +{to},{come} @@")));
+            lines.push((DiffLineKind::Hunk, format!("@@ -{from},{gone} +{to},{come} @@")));
         }
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let side = match change.tag() {

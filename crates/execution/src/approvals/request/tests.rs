@@ -28,7 +28,7 @@ fn card(text: &str) -> ApprovalRequest {
         mode: Mode::Alert,
         masked: 0,
         edited: true,
-        asked_at: Timestamp::UNIX_EPOCH,
+        requested_at: Timestamp::UNIX_EPOCH,
         expires_at: Timestamp::UNIX_EPOCH,
     }
 }

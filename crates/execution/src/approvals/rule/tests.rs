@@ -8,7 +8,7 @@ fn caller() -> Caller {
     Caller {
         uid: 501,
         pid: None,
-        door: CallerEndpoint::Mcp,
+        endpoint: CallerEndpoint::Mcp,
         connection: 3,
         client: Some("claude".into()),
         session: None,
@@ -78,7 +78,7 @@ fn rule_binds_every_input_of_the_decision() {
         |_| (),
         |wanted| {
             rule.covers(&CallProfile {
-                caller: &other(|caller| caller.door = CallerEndpoint::Control),
+                caller: &other(|caller| caller.endpoint = CallerEndpoint::Control),
                 ..wanted.clone()
             })
         },

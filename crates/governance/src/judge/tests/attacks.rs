@@ -48,10 +48,10 @@ fn links_through_proc_do_not_leave_the_workspace() {
         "/proc/self/task/1/cwd",
         "/dev/fd/0",
     ] {
-        machine.read(path, "path_forbidden floor");
+        machine.read(path, "path_forbidden built_in");
     }
-    machine.read("way/passwd", "path_forbidden floor");
-    machine.read("here", "path_forbidden floor");
+    machine.read("way/passwd", "path_forbidden built_in");
+    machine.read("here", "path_forbidden built_in");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn case_and_unicode_variants_do_not_bypass_rules() {
     // Built-in denials ignore case on every system, because a case-insensitive volume can be mounted
     // anywhere.
     for name in [".GIT/config", ".g\u{200c}it/config", ".BashRC", ".\u{17f}sh/x"] {
-        exact.write(name, "path_forbidden floor");
+        exact.write(name, "path_forbidden built_in");
     }
     // An allowing list always compares exactly.
     let allowed = machine("tools: {read_file: {allowed_paths: [\"$ROOT/ws/A.TXT\"]}}\n");

@@ -241,11 +241,11 @@ fn compare_with_model(
                     let mut trace = RuleTrace::enabled();
                     let explained = case.verdict(&policy, mode, counts, &mut trace);
                     assert_eq!(explained, found, "explained, {}", shown());
-                    let message = |word: RuleOutcome| trace.steps().iter().any(|step| step.said == word);
+                    let message = |word: RuleOutcome| trace.steps().iter().any(|step| step.outcome == word);
                     let is_question = found.starts_with("ask");
                     let is_denial = found != "permit" && !is_question;
                     assert_eq!(
-                        (message(RuleOutcome::Denies), message(RuleOutcome::Asks)),
+                        (message(RuleOutcome::Denies), message(RuleOutcome::RequiresApproval)),
                         (is_denial, is_question),
                         "{}",
                         shown()

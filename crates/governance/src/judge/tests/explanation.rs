@@ -23,8 +23,8 @@ fn judge_with_trace(machine: &TestMachine, tool: &str, arguments: &Value) -> (Ve
 
 /// Formats the steps as `line id result`, without those of the built-in denials.
 fn short_steps(rule_trace: &RuleTrace) -> Vec<String> {
-    let written = rule_trace.steps().iter().filter(|step| !step.rule.id.starts_with("floor."));
-    written.map(|step| format!("{} {} {:?}", step.rule.line, step.rule.id, step.said)).collect()
+    let written = rule_trace.steps().iter().filter(|step| !step.rule.id.starts_with("built_in."));
+    written.map(|step| format!("{} {} {:?}", step.rule.line, step.rule.id, step.outcome)).collect()
 }
 
 const TOOLS: &str = "tools:
@@ -61,9 +61,9 @@ fn permit_trace_names_every_evaluated_rule() {
     assert_eq!(steps.get(..expect.len()), Some(expect.map(str::to_owned).as_slice()), "{steps:#?}");
     assert!(steps[expect.len()..].iter().all(|step| step.ends_with("DoesNotApply")), "{steps:#?}");
     assert!(rule_trace.changes().is_empty());
-    let lower_bound = rule_trace.steps().iter().find(|step| &*step.rule.id == "floor.sinew").unwrap();
-    assert_eq!(lower_bound.said, RuleOutcome::DoesNotApply);
-    assert!(lower_bound.asked.ends_with("/ws/a.txt"), "{lower_bound:?}");
+    let lower_bound = rule_trace.steps().iter().find(|step| &*step.rule.id == "built_in.sinew").unwrap();
+    assert_eq!(lower_bound.outcome, RuleOutcome::DoesNotApply);
+    assert!(lower_bound.value.ends_with("/ws/a.txt"), "{lower_bound:?}");
 }
 
 #[test]
@@ -72,11 +72,11 @@ fn denial_trace_ends_at_the_denying_rule_with_a_remedy() {
         let root = machine.root.display().to_string();
         let (outcome, trace) = judge_with_trace(&machine, tool, &arguments);
         let step = trace.steps().last().unwrap();
-        assert_eq!(step.said, RuleOutcome::Denies, "{:#?}", trace.steps());
+        assert_eq!(step.outcome, RuleOutcome::Denies, "{:#?}", trace.steps());
         assert_eq!(Some(&step.rule), outcome.rules.last());
         assert_eq!(format!("{} {}", step.rule.line, step.rule.id), last);
         let change = trace.changes().first().unwrap_or_else(|| panic!("no change: {outcome:?}"));
-        assert_eq!(change.write.as_deref().map(|text| text.replace(&root, "$ROOT")).as_deref(), write);
+        assert_eq!(change.text.as_deref().map(|text| text.replace(&root, "$ROOT")).as_deref(), write);
         assert_eq!(change.rule, step.rule);
     };
     let read = |path: &str| json!({"path": path});
@@ -120,8 +120,8 @@ fn built_in_denial_has_no_remedy() {
     let machine = machine(TOOLS);
     let (outcome, trace) =
         judge_with_trace(&machine, "write_file", &json!({"path": ".git/config", "content": ""}));
-    assert_eq!(outcome.verdict, "path_forbidden floor");
-    assert_eq!(trace.steps().last().unwrap().rule.id.as_ref(), "floor.git");
+    assert_eq!(outcome.verdict, "path_forbidden built_in");
+    assert_eq!(trace.steps().last().unwrap().rule.id.as_ref(), "built_in.git");
     assert!(trace.changes().is_empty());
 }
 
@@ -130,7 +130,8 @@ fn approval_trace_names_the_rule_and_its_remedy() {
     let (outcome, trace) =
         judge_with_trace(&machine(TOOLS).mode(Mode::Alert), "read_file", &json!({"path": "a.txt"}));
     assert_eq!(outcome.verdict, "ask");
-    let asking: Vec<_> = trace.steps().iter().filter(|step| step.said == RuleOutcome::Asks).collect();
+    let asking: Vec<_> =
+        trace.steps().iter().filter(|step| step.outcome == RuleOutcome::RequiresApproval).collect();
     assert_eq!(asking.iter().map(|step| step.rule.line).collect::<Vec<_>>(), [4]);
     assert_eq!(trace.changes().iter().map(|change| change.rule.line).collect::<Vec<_>>(), [4]);
     let (_, nothing) = (outcome, RuleTrace::disabled());
@@ -151,13 +152,17 @@ fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &E
     let plain = |text: &str| text.replace(&machine.root.display().to_string(), "$ROOT");
     let step = trace.steps().last().unwrap();
     assert_eq!(
-        (step.said, plain(&step.asked).as_str()),
+        (step.outcome, plain(&step.value).as_str()),
         (RuleOutcome::Denies, expect.checked_value),
         "{outcome:?}"
     );
     let [change] = trace.changes() else { panic!("{:#?}", trace.changes()) };
-    let write = plain(change.write.as_deref().unwrap_or_default());
-    assert_eq!((change.how.as_str(), write.as_str()), (expect.instruction, expect.write), "{outcome:?}");
+    let write = plain(change.text.as_deref().unwrap_or_default());
+    assert_eq!(
+        (change.description.as_str(), write.as_str()),
+        (expect.instruction, expect.write),
+        "{outcome:?}"
+    );
     assert_eq!(plain(&change.edit.as_ref().map(format_edit).unwrap_or_default()), expect.edit, "{outcome:?}");
 }
 
@@ -165,7 +170,7 @@ fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &E
 #[track_caller]
 fn check_no_remedy(machine: &TestMachine, tool: &str, arguments: &Value) {
     let (outcome, trace) = judge_with_trace(machine, tool, arguments);
-    assert_eq!(trace.steps().last().unwrap().said, RuleOutcome::Denies, "{outcome:?}");
+    assert_eq!(trace.steps().last().unwrap().outcome, RuleOutcome::Denies, "{outcome:?}");
     assert!(trace.changes().is_empty(), "{outcome:?}: {:#?}", trace.changes());
 }
 
@@ -384,11 +389,11 @@ fn format_edit(edit: &PolicyEdit) -> String {
 /// Formats the steps as rule, rule text, checked value and result, without those of built-in denials and
 /// other modes.
 fn full_steps(trace: &RuleTrace) -> Vec<String> {
-    let of_others = |id: &str| id.starts_with("floor.") || id.ends_with(".require_approval_for");
+    let of_others = |id: &str| id.starts_with("built_in.") || id.ends_with(".require_approval_for");
     let steps = trace.steps().iter().filter(|step| !of_others(&step.rule.id));
     let shown = |step: &crate::TraceStep| {
-        let states = step.states.as_deref().unwrap_or("-");
-        format!("{} {} | {states} | {} | {:?}", step.rule.line, step.rule.id, step.asked, step.said)
+        let content = step.content.as_deref().unwrap_or("-");
+        format!("{} {} | {content} | {} | {:?}", step.rule.line, step.rule.id, step.value, step.outcome)
     };
     steps.map(shown).collect()
 }

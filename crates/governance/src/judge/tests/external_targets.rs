@@ -211,6 +211,6 @@ fn permit_checks_every_further_hop() {
     let verdict = machine.verdict(valid_call("read_file", json!({"path": "a.txt"})));
     let Verdict::Permit(permit) = verdict else { panic!("{verdict:?}") };
     let home = permit.may_reach("https://a.org").unwrap_err();
-    assert_eq!(home.refusal().detail.as_deref(), Some("stays_home"));
+    assert_eq!(home.refusal().detail.as_deref(), Some("no_network_access"));
     assert_eq!((permit.confinement().network, &permit.facts()["hosts"]), (NetworkAccess::Off, &Value::Null));
 }

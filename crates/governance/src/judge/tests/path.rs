@@ -242,8 +242,8 @@ fn typed_name_is_matched_again_after_a_policy_change() {
     check([&elsewhere, &here], "sinew", "path_forbidden forbidden_path");
     check([&none, &here], "sinew", "path_forbidden forbidden_path");
     check([&none, &none], "sinew", "permit");
-    check([&none, &none], "ws/sub", "control_plane floor");
-    check([&elsewhere, &elsewhere], "ws/sub", "control_plane floor");
+    check([&none, &none], "ws/sub", "control_plane built_in");
+    check([&elsewhere, &elsewhere], "ws/sub", "control_plane built_in");
 }
 
 #[test]
@@ -313,8 +313,8 @@ fn no_policy_file_overrides_built_in_denials() {
     for own in
         ["$ROOT/sinew/config/f", "$ROOT/sinew", "$ROOT/sinew/state/not/there", "../sinew/x", "$ROOT/SINEW/x"]
     {
-        machine.read(own, "control_plane floor").decided_by("built-in floor", 0, "floor.sinew");
-        machine.write(own, "control_plane floor").has_hint("no policy can allow this");
+        machine.read(own, "control_plane built_in").decided_by("built-in denials", 0, "built_in.sinew");
+        machine.write(own, "control_plane built_in").has_hint("no policy can allow this");
     }
     for path in [
         ".git/hooks/pre-commit",
@@ -325,13 +325,13 @@ fn no_policy_file_overrides_built_in_denials() {
         ".mcp.json",
         ".vscode/settings.json",
     ] {
-        machine.write(path, "path_forbidden floor");
+        machine.write(path, "path_forbidden built_in");
         machine.read(path, "permit");
     }
     symlink(machine.path("sinew/config"), machine.path("ws/conf")).unwrap();
     symlink(machine.path("home/.ssh"), machine.path("ws/keys")).unwrap();
-    machine.read("conf/f", "control_plane floor");
-    machine.write("keys/authorized_keys", "path_forbidden floor");
+    machine.read("conf/f", "control_plane built_in");
+    machine.write("keys/authorized_keys", "path_forbidden built_in");
     for secret in [
         "/proc/self/environ",
         "/proc/1/mem",
@@ -340,7 +340,11 @@ fn no_policy_file_overrides_built_in_denials() {
         "/proc/self/fd/0",
         "/dev/fd/0",
     ] {
-        machine.read(secret, "path_forbidden floor").decided_by("built-in floor", 0, "floor.processes");
+        machine.read(secret, "path_forbidden built_in").decided_by(
+            "built-in denials",
+            0,
+            "built_in.processes",
+        );
     }
     machine.read("/proc/loadavg", "permit");
 }
@@ -358,7 +362,7 @@ fn case_does_not_bypass_rules_on_case_insensitive_systems() {
     let folding = machine("tools: {read_file: {forbidden_paths: [\"**/.ssh\"]}}\n")
         .with(|m| m.file_names = NameComparison::CaseInsensitive);
     folding.read(".\u{df}h/id", "path_forbidden forbidden_path");
-    folding.write(".\u{df}h/id", "path_forbidden floor");
+    folding.write(".\u{df}h/id", "path_forbidden built_in");
 }
 
 #[test]
@@ -446,7 +450,7 @@ fn every_path_of_a_call_is_judged() {
     many(json!([]), "permit");
     many(json!(["a.txt", "$ROOT/ws-evil/x", "sub/b.txt"]), "path_not_allowed outside_workspaces");
     machine.expect("copy_file", &json!({"from": "a.txt", "to": "/x"}), "path_not_allowed outside_workspaces");
-    machine.expect("copy_file", &json!({"from": "a.txt", "to": ".git/config"}), "path_forbidden floor");
+    machine.expect("copy_file", &json!({"from": "a.txt", "to": ".git/config"}), "path_forbidden built_in");
     machine.expect("copy_file", &json!({"from": ".git/config", "to": "a.txt"}), "permit");
 }
 

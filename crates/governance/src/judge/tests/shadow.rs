@@ -33,7 +33,7 @@ fn shadow_denial_is_recorded_and_the_call_runs() {
         let refusal = permit.shadow_denial();
         assert_eq!(refusal.and_then(|refusal| refusal.detail.as_deref()), would, "{path} in {mode}");
         assert_eq!(permit.facts()["would_deny"]["detail"], json!(would));
-        assert_eq!(trace.steps().iter().any(|step| step.said == RuleOutcome::WouldDeny), would.is_some());
+        assert_eq!(trace.steps().iter().any(|step| step.outcome == RuleOutcome::WouldDeny), would.is_some());
     };
     check(Mode::Normal, "a.txt", Some("tool_per_hour"));
     check(Mode::Normal, "sub/b.txt", Some("tool_per_hour"));
@@ -57,8 +57,8 @@ fn typed_name_is_matched_against_shadow_rules_too() {
 #[test]
 fn shadow_mode_does_not_relax_other_rules() {
     let free = "modes: {NORMAL: {}, RECOVERY: {}}\n";
-    machine(TOOLS).write(".git/config", "path_forbidden floor");
-    machine(TOOLS).write("$ROOT/sinew/x", "control_plane floor");
+    machine(TOOLS).write(".git/config", "path_forbidden built_in");
+    machine(TOOLS).write("$ROOT/sinew/x", "control_plane built_in");
     machine(TOOLS).write("/etc/x", "path_not_allowed outside_workspaces");
     machine(TOOLS).mode(Mode::Lockdown).write("a.txt", "mode_denied category");
     machine(TOOLS).modes(free).mode(Mode::Recovery).write("a.txt", "ask");

@@ -13,7 +13,7 @@ use crate::command::{call, each, pin};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{
-    SUCCESS_STYLE, WARNING_STYLE, confirm, is_interactive, paint, print_message, print_result_line,
+    SUCCESS_STYLE, confirm, is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 pub(crate) fn approve(args: &ApproveArgs) -> Result<ExitKind, CommandError> {
@@ -148,7 +148,7 @@ impl DecisionSender {
 
 fn outcome_text(id: &str, reply: &Value, done: &str) -> String {
     let text = |key: &str| reply[key].as_str().map(escape_for_display);
-    match (text("grant"), text("asks_as")) {
+    match (text("grant"), text("new_request_id")) {
         (Some(grant), _) => {
             format!("{id} is {done}; rule {grant} was created (`sinew approvals revoke {grant}` ends it)")
         }
@@ -158,7 +158,7 @@ fn outcome_text(id: &str, reply: &Value, done: &str) -> String {
 }
 
 fn print_rule(rule: &Value) {
-    print_message(paint(WARNING_STYLE, "the rule:"));
+    print_warning("the rule:");
     for line in rule.as_array().into_iter().flatten() {
         print_message(format!("  {}", escape_for_display(line.as_str().unwrap_or_default())));
     }
@@ -183,7 +183,7 @@ fn confirm_on_terminal(question: &str) -> Result<bool, CommandError> {
 
 /// Returns the ids of all open approval requests except `brought`, the one that the call refers to.
 pub(crate) async fn open_approvals_except(layer: &ToolExecutionLayer, brought: Option<&str>) -> Vec<String> {
-    let open = layer.approvals().await.into_iter().map(|listed| listed.card.id);
+    let open = layer.approvals().await.into_iter().map(|listed| listed.request.id);
     open.filter(|id| Some(id.as_str()) != brought).collect()
 }
 
@@ -196,8 +196,8 @@ pub(crate) async fn decide_on_terminal(
     let mut changes = layer.subscribe_approvals();
     loop {
         for listed in layer.approvals().await {
-            if listed.state == "pending" && !seen.contains(&listed.card.id) {
-                seen.push(listed.card.id.clone());
+            if listed.state == "pending" && !seen.contains(&listed.request.id) {
+                seen.push(listed.request.id.clone());
                 decide_one_on_terminal(layer, &listed).await;
             }
         }
@@ -208,7 +208,7 @@ pub(crate) async fn decide_on_terminal(
 }
 
 async fn decide_one_on_terminal(layer: &Arc<ToolExecutionLayer>, listed: &ListedApproval) {
-    for line in request_heading(listed).iter().chain(&listed.card.lines()) {
+    for line in request_heading(listed).iter().chain(&listed.request.lines()) {
         print_message(colour_line(line));
     }
     let needs_pin = layer.pin().is_set();
@@ -220,8 +220,8 @@ async fn decide_one_on_terminal(layer: &Arc<ToolExecutionLayer>, listed: &Listed
     let (yes, pin) = asked.await.unwrap_or((false, None));
     let answer = if yes { OperatorDecision::ApproveOnce } else { OperatorDecision::Deny(None) };
     let by = Caller { pid: None, ..call::caller("the terminal") };
-    if let Err(error) = layer.decide(&listed.card.id, answer, &by, pin).await {
-        print_message(paint(WARNING_STYLE, error));
-        let _ = layer.decide(&listed.card.id, OperatorDecision::Deny(None), &by, None).await;
+    if let Err(error) = layer.decide(&listed.request.id, answer, &by, pin).await {
+        print_warning(error);
+        let _ = layer.decide(&listed.request.id, OperatorDecision::Deny(None), &by, None).await;
     }
 }

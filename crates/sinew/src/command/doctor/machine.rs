@@ -32,7 +32,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("rg", "the shipped ripgrep manifest"),
 ];
 /// Timeout for `--version`. Interpreters take a while to load.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Tests the sandbox from inside, and checks the operator PIN.
@@ -197,7 +197,7 @@ fn version(path: &Path) -> Option<String> {
     let mut command = Command::new(path);
     command.arg("--version").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.current_dir("/").spawn().ok()?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CHECK_TIMEOUT;
     while child.try_wait().ok()?.is_none() {
         if Instant::now() > deadline {
             child.kill().ok()?;

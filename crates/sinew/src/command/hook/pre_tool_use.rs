@@ -99,7 +99,7 @@ impl HostToolCall {
     /// Returns the call to be judged in this process.
     fn to_host_call(&self, setting: &CommandContext, left: Duration) -> HostCall {
         let request = CallRequest {
-            caller: Caller { door: CallerEndpoint::Hook, ..call::caller(CLAUDE_CODE) },
+            caller: Caller { endpoint: CallerEndpoint::Hook, ..call::caller(CLAUDE_CODE) },
             deadline: Some(left),
             approval_mode: ApprovalMode::Never,
             ..call::embedded_request(setting, self.tool_name.clone(), self.tool_input.clone())

@@ -145,7 +145,7 @@ impl ReplayTally {
             print_result_line(format!(
                 "{} {}{place}",
                 paint(style, word),
-                escape_invisible_line(&difference.what)
+                escape_invisible_line(&difference.description)
             ))?;
         }
         for ((tool, was, verdict), samples) in &self.changed {

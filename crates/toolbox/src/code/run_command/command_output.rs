@@ -57,7 +57,7 @@ struct SandboxReceipt {
     /// SHA-256 of the executable.
     program_sha256: String,
     /// SHA-256 of the sandbox configuration; the same grants and limits have the same value.
-    walls_sha256: String,
+    sandbox_sha256: String,
     /// CPU time including child processes, in milliseconds.
     cpu_ms: f64,
     /// Peak memory usage, as far as measured.
@@ -132,7 +132,7 @@ fn command_output(permit: &Permit, report: &RunReport) -> CommandOutput {
             tier: report.tier.as_str(),
             program: path(&report.executable.path),
             program_sha256: report.executable.sha256.clone(),
-            walls_sha256: report.sandbox_sha256.clone(),
+            sandbox_sha256: report.sandbox_sha256.clone(),
             cpu_ms: report.usage.cpu.as_secs_f64() * 1000.0,
             max_memory_bytes: report.usage.max_rss_bytes,
             read_bytes: report.usage.read_bytes,

@@ -16,7 +16,7 @@ const MAX_LINE_CHARS: usize = 300;
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct SandboxDenial {
     /// Message of the program, or the limit that ended it.
-    what: String,
+    message: String,
     /// Instructions to grant it.
     grant: String,
 }
@@ -55,14 +55,14 @@ pub(super) fn find_denials(permit: &Permit, report: &RunReport) -> Vec<SandboxDe
 fn detect_denials(end: RunEnd, output_text: &str, granted: &RunGrants<'_>) -> Vec<SandboxDenial> {
     let mut all: Vec<SandboxDenial> = limit_for_end(end)
         .into_iter()
-        .map(|(what, grant)| SandboxDenial { what: what.to_owned(), grant: grant.to_owned() })
+        .map(|(message, grant)| SandboxDenial { message: message.to_owned(), grant: grant.to_owned() })
         .collect();
     if end != RunEnd::Exited(0) {
         for line in output_text.lines() {
             let Some(grant) = grant_hint(line, granted) else { continue };
-            let what: String = line.trim().chars().take(MAX_LINE_CHARS).collect();
-            if all.len() < MAX_DENIALS && all.iter().all(|known| known.what != what) {
-                all.push(SandboxDenial { what, grant });
+            let message: String = line.trim().chars().take(MAX_LINE_CHARS).collect();
+            if all.len() < MAX_DENIALS && all.iter().all(|known| known.message != message) {
+                all.push(SandboxDenial { message, grant });
             }
         }
     }
@@ -215,8 +215,8 @@ mod tests {
             shows: &|path| !path.ends_with(".env"),
         };
         let all = detect_denials(end, text, &granted);
-        let matches = |denied: &SandboxDenial, (what, grant): &(&str, &str)| {
-            denied.what.contains(what) && denied.grant.contains(grant)
+        let matches = |denied: &SandboxDenial, (message, grant): &(&str, &str)| {
+            denied.message.contains(message) && denied.grant.contains(grant)
         };
         let is_same = all.len() == expect.len() && all.iter().zip(expect).all(|(one, two)| matches(one, two));
         assert!(is_same, "{text}: {all:?}");

@@ -93,7 +93,7 @@ impl WatchView {
             // again.
             let is_gone = matches!(self.input_mode, InputMode::SelectionGone)
                 || (self.selected_id.is_some() && self.selected_id != self.last_decided);
-            self.select(self.approvals.first().map(|one| one.card.id.clone()), now);
+            self.select(self.approvals.first().map(|one| one.request.id.clone()), now);
             if is_gone {
                 self.input_mode = InputMode::SelectionGone;
             }
@@ -108,11 +108,11 @@ impl WatchView {
     }
 
     fn selected(&self) -> Option<&ListedApproval> {
-        self.approvals.iter().find(|one| Some(&one.card.id) == self.selected_id.as_ref())
+        self.approvals.iter().find(|one| Some(&one.request.id) == self.selected_id.as_ref())
     }
 
     pub(super) fn editable_arguments(&self, id: &str) -> Option<Map<String, Value>> {
-        self.approvals.iter().find(|one| one.card.id == id).and_then(|one| one.editable.clone())
+        self.approvals.iter().find(|one| one.request.id == id).and_then(|one| one.editable.clone())
     }
 
     pub(super) fn set_status(&mut self, text: &str) {
@@ -122,7 +122,7 @@ impl WatchView {
     pub(super) fn show_decision(&mut self, id: &str, reply: &Value, now: Instant) {
         (self.input_mode, self.last_decided) = (InputMode::Browse, Some(id.to_owned()));
         let text = |key: &str| reply.get(key).and_then(Value::as_str);
-        match (text("grant"), text("asks_as")) {
+        match (text("grant"), text("new_request_id")) {
             (Some(grant), _) => self.set_status(&format!("{id} is approved; rule {grant} was created")),
             (None, Some(next)) => {
                 self.set_status(&format!("{id} was edited: review it again as {next}"));

@@ -66,15 +66,16 @@ impl WatchView {
     }
 
     fn list_lines(&self, width: usize) -> Vec<String> {
-        let at = self.approvals.iter().position(|one| Some(&one.card.id) == self.selected_id.as_ref());
+        let at = self.approvals.iter().position(|one| Some(&one.request.id) == self.selected_id.as_ref());
         let first = at.unwrap_or_default().saturating_sub(MAX_LISTED / 2);
         let shown_ones = self.approvals.iter().skip(first).take(MAX_LISTED);
         let mut lines: Vec<String> = shown_ones
             .map(|one| {
-                let is_chosen = Some(&one.card.id) == self.selected_id.as_ref();
+                let is_chosen = Some(&one.request.id) == self.selected_id.as_ref();
                 let sign = if is_chosen { ">" } else { " " };
-                let (id, summary) = (escape_for_display(&one.card.id), escape_for_display(&one.card.summary));
-                let risk = one.card.risk.as_str();
+                let (id, summary) =
+                    (escape_for_display(&one.request.id), escape_for_display(&one.request.summary));
+                let risk = one.request.risk.as_str();
                 let line =
                     truncate(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
                 if is_chosen { paint(HEADING_STYLE, line) } else { line }
@@ -95,7 +96,7 @@ impl WatchView {
             InputMode::Browse
             | InputMode::DenialMessage(_)
             | InputMode::Pin(..)
-            | InputMode::SelectionGone => chosen.card.lines(),
+            | InputMode::SelectionGone => chosen.request.lines(),
         };
         let wrapped: Vec<ApprovalRequestLine> = text.iter().flat_map(|line| wrap(line, width)).collect();
         let fits = wrapped.len() <= available;

@@ -99,7 +99,7 @@ impl WatchView {
                 self.input_mode = InputMode::DenialMessage(String::new())
             }
             KeyCode::Char('x') => self.input_mode = InputMode::Reasons,
-            KeyCode::Char('e') => return self.selected().map(|one| ViewAction::Edit(one.card.id.clone())),
+            KeyCode::Char('e') => return self.selected().map(|one| ViewAction::Edit(one.request.id.clone())),
             KeyCode::Char('j') | KeyCode::Down => self.move_selection(1, now),
             KeyCode::Char('k') | KeyCode::Up => self.move_selection(-1, now),
             KeyCode::Char(' ') | KeyCode::PageDown => self.page_down(),
@@ -122,15 +122,15 @@ impl WatchView {
     }
 
     fn move_selection(&mut self, by: isize, now: Instant) {
-        let at = self.approvals.iter().position(|one| Some(&one.card.id) == self.selected_id.as_ref());
+        let at = self.approvals.iter().position(|one| Some(&one.request.id) == self.selected_id.as_ref());
         let next =
             at.unwrap_or_default().saturating_add_signed(by).min(self.approvals.len().saturating_sub(1));
-        self.select(self.approvals.get(next).map(|one| one.card.id.clone()), now);
+        self.select(self.approvals.get(next).map(|one| one.request.id.clone()), now);
     }
 
     /// Approves the selected request if all of it was displayed for long enough.
     fn approve(&mut self, more: &[(&str, Value)], now: Instant) -> Option<ViewAction> {
-        let id = self.selected()?.card.id.clone();
+        let id = self.selected()?.request.id.clone();
         if self.selected_at.is_some_and(|since| now.duration_since(since) < MIN_DISPLAY_TIME) {
             // Restart the wait: a held key repeats, and only the press for the previous request was meant.
             self.selected_at = Some(now);
@@ -148,7 +148,7 @@ impl WatchView {
     }
 
     fn deny(&mut self, message: Option<&str>) -> Option<ViewAction> {
-        let id = self.selected()?.card.id.clone();
+        let id = self.selected()?.request.id.clone();
         let mut params = Map::new();
         params.insert("answer".to_owned(), json!("deny"));
         params

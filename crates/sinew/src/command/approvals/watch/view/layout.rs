@@ -20,9 +20,9 @@ pub(super) fn rule_lines(rule: &Value) -> Vec<ApprovalRequestLine> {
 pub(super) fn reason_lines(chosen: &ListedApproval) -> Vec<ApprovalRequestLine> {
     let head = ApprovalRequestLine {
         style: LineStyle::Title,
-        text: format!("why {} needs approval", escape_for_display(&chosen.card.tool)),
+        text: format!("why {} needs approval", escape_for_display(&chosen.request.tool)),
     };
-    let rules = chosen.card.rules().into_iter();
+    let rules = chosen.request.rules().into_iter();
     let rules = rules.map(|(rule, place)| ApprovalRequestLine {
         style: LineStyle::Plain,
         text: format!("{rule} requires approval ({place})"),

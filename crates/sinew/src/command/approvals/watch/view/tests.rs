@@ -19,7 +19,7 @@ fn pending_approval(id: &str, text: &str, lines: usize) -> ListedApproval {
         seconds_left: 120,
         waiting: true,
         editable: Some(Map::new()),
-        card: ApprovalRequest {
+        request: ApprovalRequest {
             id: id.to_owned(),
             tool: text.to_owned(),
             summary: text.to_owned(),
@@ -35,7 +35,7 @@ fn pending_approval(id: &str, text: &str, lines: usize) -> ListedApproval {
             mode: Operating::Alert,
             masked: 0,
             edited: false,
-            asked_at: Timestamp::UNIX_EPOCH,
+            requested_at: Timestamp::UNIX_EPOCH,
             expires_at: Timestamp::UNIX_EPOCH,
         },
     }
