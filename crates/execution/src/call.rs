@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use approvals::sessions::WorkerSession;
+use approvals::{ApprovalMode, ApprovalRef};
 use governance::{Denial, RateCounts, Situation, Workspaces};
 use ledger::Ledger;
 use serde_json::{Value, json};
@@ -17,10 +19,8 @@ use tool::{
 };
 
 use crate::ConfigSnapshot;
-use crate::approvals::{ApprovalMode, ApprovalRef};
 use crate::calls::{CallTracker, StopRequest, StoppedBy};
 use crate::idempotency::KeyClaim;
-use crate::sessions::WorkerSession;
 
 /// One call as parsed by an endpoint. None of its content is checked yet.
 #[derive(Clone, Debug)]
@@ -267,6 +267,11 @@ impl PipelineCall {
     pub(crate) fn refusal_for(&self, denial: Denial) -> Box<Refusal> {
         self.keep_denial_facts(denial.facts());
         denial.into()
+    }
+
+    /// Names the tool in a refusal as the caller spelled it.
+    pub(crate) fn as_typed(&self, refusal: Box<Refusal>) -> Box<Refusal> {
+        Box::new(Refusal { tool: self.tool_name.to_string(), ..*refusal })
     }
 
     /// Decision facts of the denial, if the call was denied.

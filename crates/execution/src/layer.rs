@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use approvals::sessions::SessionTable;
+use approvals::{Approvals, DecideError, DecisionOutcome, OperatorDecision};
 use arc_swap::ArcSwap;
 use file_access::UndoStore;
 use futures_util::FutureExt;
@@ -15,9 +17,9 @@ use ledger::{Ledger, LedgerError, LedgerRecovery};
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
-use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
-use crate::approvals::{self, Approvals};
+use crate::approval_stage;
 use crate::bookkeeping::Bookkeeping;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};
 use crate::calls::ActiveCalls;
@@ -32,7 +34,7 @@ use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
 use crate::response_padding::RefusalThrottle;
 use crate::secret_screening;
-use crate::sessions::{self, SessionTable};
+use crate::sessions;
 use crate::slots::FairSlots;
 use crate::status::{ApprovalsStatus, CallTally, LayerStatus, LedgerStatus, ProposalStatus};
 use crate::throttle::Throttle;
@@ -54,7 +56,7 @@ pub struct LayerParts {
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) approvals: Approvals,
+    pub(crate) approvals: Arc<Approvals>,
     pub(crate) undo: Arc<UndoStore>,
     pub(crate) limits: CallLimits,
     /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
@@ -207,7 +209,7 @@ impl ToolExecutionLayer {
                 }
                 Err(_) => recorder::record_crash(self, &call),
             };
-            approvals::withdraw_undecided(
+            approval_stage::withdraw_undecided(
                 self,
                 &call,
                 result.metadata.refusal.as_ref().map(|refusal| refusal.code),
@@ -254,7 +256,7 @@ impl ToolExecutionLayer {
             calls: self.tally.counts(self.limits.running()),
             approvals: ApprovalsStatus {
                 pending: self.approvals.pending_count(),
-                pin: self.approvals.pin_is_set(),
+                pin: self.approvals.pin().is_set(),
             },
             tools: snapshot.registry.len(),
             policy_hash: snapshot.policy.hash().to_owned(),
@@ -265,6 +267,23 @@ impl ToolExecutionLayer {
                 .collect(),
             ledger: LedgerStatus::of(&self.ledger.health()),
         }
+    }
+
+    /// Approval requests, standing rules and the operator PIN.
+    pub fn approvals(&self) -> &Arc<Approvals> {
+        &self.approvals
+    }
+
+    /// Decides an approval request. An unused approval expires after the same time as a request.
+    pub async fn decide(
+        &self,
+        id: &str,
+        decision: OperatorDecision,
+        by: &Caller,
+        pin: Option<String>,
+    ) -> Result<DecisionOutcome, DecideError> {
+        let timeout = self.snapshot.load().policy.approval_timeout();
+        self.approvals.decide(id, decision, by, pin, timeout).await
     }
 
     /// Current mode.

@@ -3,7 +3,7 @@
 //! The endpoints (sockets, MCP, command line) call `ToolExecutionLayer`: it takes a `CallRequest` and always
 //! returns a `ToolResult`. The stages are implemented in their own crates; `pipeline.rs` defines their order.
 
-mod approvals;
+mod approval_stage;
 mod bookkeeping;
 mod call;
 mod calls;
@@ -26,6 +26,9 @@ mod reload;
 mod repair;
 mod response_padding;
 mod run;
+#[cfg(test)]
+#[path = "../../approvals/src/schedule_rng.rs"]
+mod schedule_rng;
 mod secret_screening;
 mod sessions;
 mod slots;
@@ -37,11 +40,6 @@ mod throttle;
 mod tool_availability;
 mod undo;
 
-pub use approvals::{
-    ApprovalFact, ApprovalMode, ApprovalRequest, ApprovalRequestLine, DecideError, DecisionOutcome,
-    DiffLineKind, FileDiff, LineStyle, ListedApproval, OperatorDecision, OperatorProof, Pin, PinError,
-    StandingRule, StandingRuleRequest, escape_for_display,
-};
 pub use bookkeeping::Throttled;
 pub use call::{CallRequest, CuratedMapCheck};
 pub use calls::{CallState, CallStatus, CancelOutcome};
@@ -59,7 +57,6 @@ pub use policy_tools::{PolicyDifference, PolicyEffect};
 pub use recorder::StartConfiguration;
 pub use reload::{Acceptance, ReloadOutcome, ReloadReport, curated_map_differences, loosens};
 pub use secret_screening::redactor;
-pub use sessions::{OpenedSession, SessionError, SessionStatus, SessionTerms, TermsError};
 pub use status::LayerStatus;
 pub use throttle::{CallerKey, RequestCost};
 pub use tool_availability::ToolAvailability;

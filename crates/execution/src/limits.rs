@@ -253,7 +253,7 @@ fn recovered_calls(recovery: &LedgerRecovery, now: SystemTime) -> impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approvals::ScheduleRng;
+    use crate::schedule_rng::ScheduleRng;
 
     #[test]
     fn outbound_calls_are_counted_for_an_hour() {

@@ -19,9 +19,9 @@ use serde_json::{Value, json};
 use telemetry::{TelemetryEvent, emit, redact};
 use tool::{Caller, Mode, ToolDefinition};
 
-use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
 use crate::mode::{ModeChangeResult, ModeError};
+use approvals::OperatorProof;
 
 /// Mode change requested by a rule or by the operator.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl ToolExecutionLayer {
             tracing::warn!(%from, %to, by = wish.by, "mode_change_refused");
             return Err(ModeError::NoTransition { from, to, allowed: modes_settable_from(from).collect() });
         }
-        let is_proven = wish.proof.is_some() || !self.approvals.pin_is_set();
+        let is_proven = wish.proof.is_some() || !self.approvals.pin().is_set();
         if wish.changed_by == ChangedBy::Human && ModeChangeResult::needs_pin(from, to) && !is_proven {
             return Err(ModeError::PinRequired);
         }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use approvals::{ApprovalBasis, ApprovalRef};
 use file_access::OpenedCall;
 use governance::{Permit, Prechecked, Verdict};
 use guardrail::{InputSchema, KnownTool, RejectedCall, SchemaCheckedCall, ValidCall, ValidatedCall};
@@ -12,7 +13,7 @@ use serde_json::Value;
 use telemetry::Stage;
 use tool::{Arguments, Failure, Refusal, RefusalCode, ToolDefinition, ToolOutput};
 
-use crate::approvals::{self, ApprovalBasis, ApprovalRef};
+use crate::approval_stage;
 use crate::call::{CuratedMapCheck, PipelineCall};
 use crate::calls::CallState;
 use crate::idempotency::{self, EarlierCall};
@@ -92,13 +93,13 @@ pub(crate) async fn execute(
     call: &PipelineCall,
     arguments: Value,
 ) -> Result<ExecutedCall, PipelineHalt> {
-    sessions::admit(layer, call)?;
+    sessions::admit(&layer.sessions, call)?;
     idempotency::claim_key(layer, call).await?;
     let tool = look_up(call, &arguments)?;
     let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
         Verdict::Permit(permit) => (permit, None),
         Verdict::ApprovalRequired(question) => {
-            let (permit, approved) = Box::pin(approvals::approve(layer, call, tool, question)).await?;
+            let (permit, approved) = Box::pin(approval_stage::approve(layer, call, tool, question)).await?;
             (permit, Some(approved))
         }
         Verdict::Denial(denial) => return Err(call.refusal_for(denial).into()),
@@ -300,7 +301,8 @@ async fn record_decision(
     let (permit, approval_id) = match approved {
         None => (permit, None),
         Some(approved) => {
-            let confirmed = Box::pin(approvals::consume_approval(layer, call, tool, permit, approved)).await;
+            let confirmed =
+                Box::pin(approval_stage::consume_approval(layer, call, tool, permit, approved)).await;
             let (permit, id) = confirmed.inspect_err(|_| layer.limits.uncount(counted))?;
             (permit, Some(id))
         }

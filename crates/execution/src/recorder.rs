@@ -8,7 +8,6 @@ mod modes;
 mod outcomes;
 mod refusals;
 mod repeats;
-mod sessions;
 
 use governance::Permit;
 use ledger::entry::StageTime;
@@ -27,7 +26,6 @@ pub(crate) use modes::{is_intact, recovered_mode, restore_mode};
 pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
 pub(crate) use refusals::{ledger_unavailable, record_refusal};
 pub(crate) use repeats::record_repeat;
-pub(crate) use sessions::record_session;
 
 /// Ledger entry of the decision that permits a call.
 pub(crate) fn decision(

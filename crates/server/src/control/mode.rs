@@ -45,7 +45,7 @@ pub(super) fn set(
     Ok(MethodReply::deferred(async move {
         // A change to a stricter mode needs no PIN.
         let proof = match ModeChangeResult::needs_pin(layer.status().mode, mode) {
-            true => Some(layer.pin().verify(pin).await.map_err(|error| pin_error(&error))?),
+            true => Some(layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?),
             false => None,
         };
         match layer.set_mode(mode, &reason, &caller, proof).await {
@@ -78,7 +78,7 @@ pub(super) fn set_pin(
     params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
-        layer.pin().set(given, new).await.map_err(|error| pin_error(&error))?;
-        rpc::encode_result(&json!({"pin": layer.pin().is_set()}))
+        layer.approvals().pin().set(given, new).await.map_err(|error| pin_error(&error))?;
+        rpc::encode_result(&json!({"pin": layer.approvals().pin().is_set()}))
     }))
 }
