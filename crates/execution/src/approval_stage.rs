@@ -228,7 +228,7 @@ async fn wait_for_decision(
     arguments: Arguments,
     mut edits: EditReceiver<'_>,
 ) -> PipelineHalt {
-    let _timing = call.span.stage(Stage::ApprovalWait);
+    let _timing = call.span.stage(Stage::Approve);
     call.span.add_note(SpanNote::Approval(&approval_ref.id));
     let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
     let approvals = &layer.approvals;

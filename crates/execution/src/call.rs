@@ -103,6 +103,7 @@ pub(crate) struct PipelineCall {
     /// Facts of the decision that denied the call.
     denial_facts: OnceLock<Value>,
     decision_recorded: AtomicBool,
+    outcome_recorded: AtomicBool,
     pub(crate) approval_mode: ApprovalMode,
     /// Approval that the call refers to, once there is one.
     pub(crate) approval_ref: Option<ApprovalRef>,
@@ -177,6 +178,7 @@ impl PipelineCall {
             host_facts: None,
             denial_facts: OnceLock::new(),
             decision_recorded: AtomicBool::new(false),
+            outcome_recorded: AtomicBool::new(false),
             origin: CallOrigin::Caller,
             approval_mode: request.approval_mode,
             approval_ref: request.approval_id.map(|id| ApprovalRef { id, is_own: false }),
@@ -287,6 +289,16 @@ impl PipelineCall {
     /// Returns true if the decision is recorded in the ledger.
     pub(crate) fn is_decision_recorded(&self) -> bool {
         self.decision_recorded.load(Ordering::Acquire)
+    }
+
+    /// Marks the outcome as recorded. A call has one outcome.
+    pub(crate) fn mark_outcome_recorded(&self) {
+        self.outcome_recorded.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the outcome is recorded in the ledger.
+    pub(crate) fn is_outcome_recorded(&self) -> bool {
+        self.outcome_recorded.load(Ordering::Acquire)
     }
 
     /// Runs a stage and records its duration in the span.

@@ -132,8 +132,7 @@ async fn explain_call(
             (ExplainedVerdict::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]),
         );
     }
-    let verdict = pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await;
-    match verdict {
+    match pipeline::check_and_judge(layer, call, tool, arguments).await {
         Ok(Verdict::ApprovalRequired(question)) => {
             (name, explain_approval(layer, call, tool, question, look).await)
         }

@@ -29,7 +29,7 @@ use crate::limits::CallLimits;
 use crate::mode::ModeCell;
 use crate::mode_transition::UnrecordedModeChanges;
 use crate::mode_watch::ModeWatch;
-use crate::pipeline::{self, DecisionContext, PipelineHalt};
+use crate::pipeline::{self, PipelineHalt};
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
 use crate::response_padding::RefusalThrottle;
@@ -189,7 +189,7 @@ impl ToolExecutionLayer {
                 .catch_unwind()
                 .await
             {
-                Ok(Ok(ran)) => recorder::record_outcome(self, &call, ran),
+                Ok(Ok(result)) => result,
                 Ok(Err(PipelineHalt::Refused(mut refusal))) => {
                     self.limits.set_retry_after(&call, &mut refusal);
                     self.refusal_throttle.wait_for_turn().await;
@@ -217,11 +217,6 @@ impl ToolExecutionLayer {
             .await;
             return (call, result);
         }
-    }
-
-    /// Context for decisions about calls that run here.
-    pub(crate) fn decision_context(&self) -> DecisionContext<'_> {
-        DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots }
     }
 
     /// Refuses the call if the daemon is shutting down.

@@ -55,7 +55,7 @@ async fn judge_edit(
     arguments: Arguments,
 ) -> Result<Option<ApprovalRef>, Box<Refusal>> {
     let value = serde_json::Value::Object(arguments);
-    match pipeline::judge(layer, call, tool.definition(), tool.schema(), value).await? {
+    match pipeline::check_and_judge(layer, call, tool, value).await? {
         Verdict::Permit(_) => Ok(None),
         Verdict::Denial(denial) => Err(denial.into()),
         Verdict::ApprovalRequired(question) => {

@@ -15,7 +15,6 @@ use crate::explain::{self, ExplainedVerdict};
 use crate::host::judge::{self, HostCall, HostVerdict, UnknownHost};
 use crate::layer::{MAX_OPENING, max_running_calls};
 use crate::limits::CallLimits;
-use crate::pipeline::DecisionContext;
 use crate::recorder;
 use crate::secret_screening;
 use crate::slots::FairSlots;
@@ -53,8 +52,8 @@ impl HostJudge {
         };
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
-        let context = DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots };
-        let judging = judge::judge(context, &call, tool, (input, host.user_home.as_deref()));
+        let parts = (&self.limits, &self.opening_slots);
+        let judging = judge::judge(parts, &call, tool, (input, host.user_home.as_deref()));
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ledger::entry::{OutcomeFacts, RecordedOutcome};
 use ledger::{LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
-use telemetry::{TelemetryEvent, emit, metrics};
+use telemetry::{Stage, TelemetryEvent, emit, metrics};
 use tool::{
     CallId, Failure, FailureKind, Mode, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult,
     TraceContext,
@@ -18,15 +18,15 @@ use crate::ConfigSnapshot;
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 use crate::nudge;
-use crate::pipeline::{BoundedOutput, ExecutedCall, ExecutionEnd};
+use crate::pipeline::{BoundedOutput, ExecutionEnd};
 
 /// Records the outcome of a call and returns its result.
 pub(crate) fn record_outcome(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    ran: ExecutedCall,
+    order: &RecordedPermit,
+    end: ExecutionEnd,
 ) -> ToolResult {
-    let ExecutedCall { order, execution_end: end } = ran;
     let definition = Arc::clone(order.value().call().definition());
     let (end, started, attempts) = match end {
         ExecutionEnd::Ran { result: end, attempts } => {
@@ -43,7 +43,11 @@ pub(crate) fn record_outcome(
         undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
     };
     let outcome = LedgerOutcome { facts, ..outcome(layer, latency, started, &end) };
-    let concluded = layer.ledger.conclude(&order, outcome);
+    let concluded = {
+        let _timing = call.span.stage(Stage::RecordOutcome);
+        layer.ledger.conclude(order, outcome)
+    };
+    call.mark_outcome_recorded();
     let latency_ms = call.latency_ms();
     let (end, recorded) = match concluded {
         Ok(receipt) => (end, receipt.seq().is_some()),
@@ -154,6 +158,7 @@ fn unrecorded_failure<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failu
 }
 
 /// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
+/// An outcome that is already recorded stays the only one.
 pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> ToolResult {
     let failure = internal_fault();
     if !call.is_decision_recorded() {
@@ -165,6 +170,9 @@ pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> T
                 .with_detail("internal_fault")
                 .with_hint("nothing was run; see the daemon log for details"),
         );
+    }
+    if call.is_outcome_recorded() {
+        return failed(layer, call, &call.tool_name, failure, metadata(call));
     }
     let outcome = LedgerOutcome {
         failure: Some(failure.kind),
