@@ -26,9 +26,7 @@ use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
-use crate::mode::ModeCell;
-use crate::mode_transition::UnrecordedModeChanges;
-use crate::mode_watch::ModeWatch;
+use crate::modes::{self, ModeCell, ModeWatch, UnrecordedModeChanges};
 use crate::pipeline::{self, PipelineHalt};
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
@@ -93,7 +91,7 @@ impl ToolExecutionLayer {
     pub fn new(parts: LayerParts) -> Result<Arc<Self>, TelemetryError> {
         let LayerParts { snapshot, ledger, recovery, state_dir: state, undo } = parts;
         secret_screening::install_patterns(&snapshot.policy)?;
-        let mode = recorder::restore_mode(&ledger, &recovery);
+        let mode = modes::restore_mode(&ledger, &recovery);
         let limits = CallLimits::restore(max_running_calls(&snapshot, mode), &recovery, |tool| {
             snapshot.is_outbound(tool.as_str())
         });

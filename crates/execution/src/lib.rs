@@ -15,9 +15,7 @@ mod layer;
 mod ledger_queries;
 mod limits;
 mod look_up;
-mod mode;
-mod mode_transition;
-mod mode_watch;
+mod modes;
 mod nudge;
 mod offload;
 mod pipeline;
@@ -33,7 +31,6 @@ mod secret_screening;
 mod sessions;
 mod slots;
 mod status;
-mod system_sampling;
 #[cfg(test)]
 mod tests;
 mod throttle;
@@ -52,7 +49,7 @@ pub use host::{
 };
 pub use layer::{LayerParts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as LedgerFilter};
-pub use mode::{ModeChangeResult, ModeError};
+pub use modes::{ModeChangeResult, ModeError};
 pub use policy_tools::{PolicyDifference, PolicyEffect};
 pub use recorder::StartConfiguration;
 pub use reload::{Acceptance, ReloadOutcome, ReloadReport, curated_map_differences, loosens};

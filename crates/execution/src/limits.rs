@@ -9,7 +9,7 @@ use ledger::LedgerRecovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
 use crate::call::{CallOrigin, PipelineCall};
-use crate::recorder;
+use crate::modes;
 use crate::slots::{FairSlots, Slot};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -52,7 +52,7 @@ impl CallLimits {
         goes_out: impl Fn(&ToolName) -> bool,
     ) -> Self {
         let now = Instant::now();
-        let unknown_until = (!recorder::is_intact(recovery)).then(|| now + HOUR);
+        let unknown_until = (!modes::is_intact(recovery)).then(|| now + HOUR);
         let mut windows = RateWindows { unknown_until, ..RateWindows::default() };
         let mut times: Vec<(Instant, ToolName)> = recovered_calls(recovery, SystemTime::now())
             .filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool)))

@@ -4,7 +4,6 @@
 
 mod export;
 mod lifecycle;
-mod modes;
 mod outcomes;
 mod refusals;
 mod repeats;
@@ -22,7 +21,6 @@ use crate::call::{CuratedMapCheck, PipelineCall};
 pub(crate) use export::export;
 pub use lifecycle::StartConfiguration;
 pub(crate) use lifecycle::{record_start, record_stop};
-pub(crate) use modes::{is_intact, recovered_mode, restore_mode};
 pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
 pub(crate) use refusals::{ledger_unavailable, record_refusal};
 pub(crate) use repeats::record_repeat;

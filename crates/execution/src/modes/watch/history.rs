@@ -11,7 +11,7 @@ use tool::RiskLevel;
 use super::call_events::{RefusedCall, failure_events};
 use super::{CountedEvent, RULE_CLOCK_START};
 use crate::layer::ToolExecutionLayer;
-use crate::mode_transition::is_by_operator;
+use crate::modes::transition::is_by_operator;
 
 /// Longest window of a rule.
 const HOUR: Duration = Duration::from_secs(60 * 60);

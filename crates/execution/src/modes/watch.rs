@@ -4,7 +4,6 @@
 //! become true over time, the task also samples the machine every few seconds, on the blocking pool.
 
 mod call_events;
-mod counting;
 mod event_counters;
 mod history;
 
@@ -20,8 +19,8 @@ use tokio::sync::Notify;
 use tool::Mode;
 
 use crate::layer::ToolExecutionLayer;
-use crate::mode_transition::ModeChangeRequest;
-use crate::system_sampling::{BackgroundSampler, SystemSample};
+use crate::modes::system_sampling::{BackgroundSampler, SystemSample};
+use crate::modes::transition::ModeChangeRequest;
 
 use event_counters::{CountedEvent, EventCounters};
 

@@ -20,7 +20,7 @@ use telemetry::{TelemetryEvent, emit, redact};
 use tool::{Caller, Mode, ToolDefinition};
 
 use crate::layer::ToolExecutionLayer;
-use crate::mode::{ModeChangeResult, ModeError};
+use crate::modes::{ModeChangeResult, ModeError};
 use approvals::OperatorProof;
 
 /// Mode change requested by a rule or by the operator.

@@ -3,9 +3,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tool::{Failure, FailureKind, FaultParty, RefusalCode, RiskLevel};
+use tool::{Failure, FailureKind, FaultParty, Refusal, RefusalCode, RiskLevel, ToolDefinition};
 
 use super::CountedEvent;
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
 
 /// Refused call, as the mode rules count it.
 pub(crate) struct RefusedCall<'a> {
@@ -99,4 +101,29 @@ pub(crate) fn end_events<T>(end: &Result<T, Failure>, risk: RiskLevel) -> impl I
         Err(failure) => (None, Some(failure_events(failure.kind))),
     };
     high.into_iter().chain(done).chain(failure.into_iter().flatten())
+}
+
+impl ToolExecutionLayer {
+    /// Counts a refused call.
+    pub(crate) fn count_refused(&self, call: &PipelineCall, refusal: &Refusal) {
+        let refused = RefusedCall {
+            code: refusal.code,
+            detail: refusal.detail.as_deref(),
+            tool: &refusal.tool,
+            connection: call.caller.connection,
+            risk: call.snapshot.risk_of(&refusal.tool),
+        };
+        refused.events().for_each(|what| self.mode_watch.count(what));
+    }
+
+    /// Counts a call that was started and has ended.
+    pub(crate) fn count_ended<T>(
+        &self,
+        call: &PipelineCall,
+        definition: &ToolDefinition,
+        end: &Result<T, Failure>,
+    ) {
+        let risk = call.snapshot.policy.risk_level(definition);
+        end_events(end, risk).for_each(|what| self.mode_watch.count(what));
+    }
 }
