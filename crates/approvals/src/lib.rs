@@ -6,7 +6,7 @@
 mod approval_ref;
 mod clock;
 mod display_escape;
-mod edits;
+pub mod edits;
 mod effect;
 mod operator;
 mod pin;
@@ -24,11 +24,10 @@ mod submission;
 
 pub use approval_ref::{ApprovalBasis, ApprovalMode, ApprovalRef};
 pub use display_escape::escape_for_display;
-pub use edits::{ArgumentEdit, EditOutcome, EditReceiver};
 pub use effect::CallEffect;
 pub use operator::{DecideError, DecisionOutcome, ListedApproval, OperatorDecision, StandingRuleRequest};
 pub use pin::{OperatorProof, Pin, PinError};
-pub use queue::{ApprovalClaim, CapacityError, UnusableApproval};
+pub use queue::{ApprovalClaim, UnusableApproval};
 pub use request::{ApprovalFact, ApprovalRequest, ApprovalRequestLine, DiffLineKind, FileDiff, LineStyle};
 pub use standing_rules::StandingRule;
 pub use state::Approvals;

@@ -11,10 +11,11 @@ mod forecast;
 use std::sync::Arc;
 use std::time::Duration;
 
+use approvals::edits::EditReceiver;
 use approvals::refusals::{pending_refusal, rule_expired_refusal, unusable_refusal};
 use approvals::{
-    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, EditReceiver, RequestedCall,
-    SubmitError, UnusableApproval, new_approval_id, rule_names,
+    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, SubmitError,
+    UnusableApproval, new_approval_id, rule_names,
 };
 use governance::{ApprovalRequired, Permit};
 use registry::Tool;
@@ -52,7 +53,7 @@ pub(crate) async fn approve(
     let Some(approval_ref) = &call.approval_ref else {
         return request_approval(layer, call, tool, question, rules).await;
     };
-    match layer.approvals.check_usable(&approval_ref.id, &call.caller) {
+    match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
         Ok(()) => {
             let approval_ref = approval_ref.clone();
             Ok((question.into_permit(), ApprovalBasis::Once { approval_ref, rules }))
@@ -112,7 +113,7 @@ pub(crate) async fn consume_approval(
         }
         ApprovalBasis::Once { approval_ref, rules } => {
             let digest = effect.digest().to_owned();
-            let claim = ApprovalClaim { caller: &call.caller, digest: &digest, rules };
+            let claim = ApprovalClaim { caller: &call.header.caller, digest: &digest, rules };
             match layer.approvals.consume(&approval_ref.id, claim).await {
                 Ok(Ok(())) => {
                     Ok((permit.with_previewed_arguments(effect.into_rewritten()), approval_ref.id.clone()))
@@ -209,7 +210,7 @@ fn request_timeout(call: &PipelineCall) -> Duration {
 
 /// Charges a record to the budget of its caller, or refuses the call.
 fn charge_records(layer: &ToolExecutionLayer, call: &PipelineCall, bytes: usize) -> Result<(), Box<Refusal>> {
-    layer.bookkeeping.charge(&call.caller, bytes).map_err(|throttled| {
+    layer.bookkeeping.charge(&call.header.caller, bytes).map_err(|throttled| {
         let reason =
             "Permission denied: The records of this caller's questions exceed their budget in the ledger";
         let refusal =
@@ -235,7 +236,7 @@ async fn wait_for_decision(
     // Subscribed before the first check, so that no decision is missed in between.
     let (mut answers, mut changes) = (approvals.subscribe(), layer.policy_changes.subscribe());
     loop {
-        match approvals.check_usable(&approval_ref.id, &call.caller) {
+        match approvals.check_usable(&approval_ref.id, &call.header.caller) {
             Ok(()) => return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone())),
             Err(UnusableApproval::Pending) => {}
             Err(why) => {
@@ -257,7 +258,7 @@ async fn wait_for_decision(
                 if approval_ref.is_own {
                     approvals.void(&approval_ref.id, "the requesting call was cancelled").await;
                 }
-                return by.refusal(&call.tool_name, call.mode).into();
+                return by.refusal(&call.tool_name, call.header.mode).into();
             }
             () = call.tracker.caller_left() => return pending_refusal(&call.tool_name, &approval_ref.id, "caller_gone").into(),
             () = approvals.closed() => return pending_refusal(&call.tool_name, &approval_ref.id, "shutting_down").into(),
@@ -322,9 +323,9 @@ async fn compute_effect<T: Send + 'static>(
     held: T,
     permit: fn(&T) -> &Permit,
 ) -> Result<(T, CallEffect), Box<Refusal>> {
-    let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.mode);
+    let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.header.mode);
     let looking = async {
-        let place = layer.opening_slots.acquire(call.caller.connection).await;
+        let place = layer.opening_slots.acquire(call.header.caller.connection).await;
         tokio::task::spawn_blocking(move || {
             let effect = CallEffect::compute(&tool, permit(&held), mode, &ledger);
             drop(place);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use approvals::sessions::WorkerSession;
 use approvals::{ApprovalMode, ApprovalRef};
 use governance::{Denial, RateCounts, Situation, Workspaces};
-use ledger::Ledger;
+use ledger::{CallHeader, Ledger};
 use serde_json::{Value, json};
 use telemetry::{CallContext, CallSpan, Stage, redact};
 use tokio_util::sync::CancellationToken;
@@ -74,18 +74,18 @@ pub(crate) enum CallOrigin {
 
 /// One call in the pipeline: its identity and the configuration snapshot that judges it.
 pub(crate) struct PipelineCall {
-    pub(crate) id: CallId,
+    /// Identity of the call: id, tool, mode, caller and trace. Shared with the list of active calls and with
+    /// every ledger record of the call.
+    pub(crate) header: Arc<CallHeader>,
+    /// Tool name as the caller spelled it.
     pub(crate) tool_name: SharedText,
-    pub(crate) caller: Arc<Caller>,
     pub(crate) origin: CallOrigin,
-    pub(crate) trace: TraceContext,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Digest used wherever the arguments themselves must not appear.
     pub(crate) arguments_digest: SharedText,
     /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) snapshot: Arc<ConfigSnapshot>,
-    pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
@@ -165,11 +165,19 @@ impl PipelineCall {
             (Some(ledger), Some(key)) => Some(IdempotencyKey::of(key, &request, ledger)),
             _ => None,
         };
-        let (caller, stop) = (Arc::new(request.caller), StopRequest::new(request.cancellation));
+        let tool_name = if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() };
+        let header = Arc::new(CallHeader {
+            call_id: id,
+            tool: tool.to_string(),
+            mode,
+            caller: Arc::new(request.caller),
+            trace: request.trace,
+        });
+        let stop = StopRequest::new(request.cancellation);
         let call = PipelineCall {
-            id,
-            tool_name: if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() },
-            tracker: CallTracker::new(id, tool, Arc::clone(&caller), request.started, stop),
+            tool_name,
+            tracker: CallTracker::new(Arc::clone(&header), request.started, stop),
+            header,
             span,
             idempotency_key: key,
             key_claim: OnceLock::new(),
@@ -183,16 +191,13 @@ impl PipelineCall {
             approval_mode: request.approval_mode,
             approval_ref: request.approval_id.map(|id| ApprovalRef { id, is_own: false }),
             edited_arguments: None,
-            caller,
             progress: request.progress,
-            trace: request.trace,
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
             arguments_digest: ledger.map_or_else(SharedText::default, |ledger| {
                 ledger.keyed_digest(&canonical::bytes(&request.arguments)).into()
             }),
             snapshot,
-            mode,
             workspaces,
         };
         (call, request.arguments)
@@ -218,9 +223,9 @@ impl PipelineCall {
         let workspaces = snapshot.workspaces.with_base(self.workspaces.base());
         // The previous decision, if one was recorded, also has its outcome in the ledger.
         PipelineCall {
+            header: Arc::new(CallHeader { mode, ..CallHeader::clone(&self.header) }),
             workspaces,
             snapshot,
-            mode,
             approval_ref,
             decision_recorded: AtomicBool::new(false),
             ..self
@@ -250,7 +255,7 @@ impl PipelineCall {
         tokio::select! {
             biased;
             done = part => Ok(done),
-            by = self.tracker.stop().wait() => Err(by.refusal(&self.tool_name, self.mode)),
+            by = self.tracker.stop().wait() => Err(by.refusal(&self.tool_name, self.header.mode)),
         }
     }
 
@@ -307,29 +312,27 @@ impl PipelineCall {
         work()
     }
 
-    /// Call description that starts every ledger record of this call.
-    pub(crate) fn ledger_call(&self, tool: &str) -> Arc<ledger::CallHeader> {
+    /// Header of the ledger records of this call, for a tool that may be unknown.
+    pub(crate) fn ledger_call(&self, tool: &str) -> Arc<CallHeader> {
         self.ledger_call_named(&recordable_tool_name(&self.snapshot, tool))
     }
 
-    /// Like `ledger_call`, for a tool that is in the registry.
-    pub(crate) fn ledger_call_for(&self, definition: &ToolDefinition) -> Arc<ledger::CallHeader> {
+    /// Header of the ledger records of this call, for a tool that is in the registry.
+    pub(crate) fn ledger_call_for(&self, definition: &ToolDefinition) -> Arc<CallHeader> {
         self.ledger_call_named(definition.name().as_str())
     }
 
-    fn ledger_call_named(&self, tool: &str) -> Arc<ledger::CallHeader> {
-        Arc::new(ledger::CallHeader {
-            call_id: self.id,
-            tool: tool.to_owned(),
-            mode: self.mode,
-            caller: Caller::clone(&self.caller),
-            trace: self.trace.clone(),
-        })
+    /// Returns the shared header, or a copy if the call used another name of the tool.
+    fn ledger_call_named(&self, tool: &str) -> Arc<CallHeader> {
+        if self.header.tool == tool {
+            return Arc::clone(&self.header);
+        }
+        Arc::new(CallHeader { tool: tool.to_owned(), ..CallHeader::clone(&self.header) })
     }
 
     /// Mode, workspaces and counts for the judge.
     pub(crate) fn situation(&self, counts: RateCounts) -> Situation<'_> {
-        Situation { mode: self.mode, workspaces: &self.workspaces, counts }
+        Situation { mode: self.header.mode, workspaces: &self.workspaces, counts }
     }
 
     /// Time until the caller's deadline, at most `limit`.

@@ -146,7 +146,7 @@ impl ToolExecutionLayer {
         let call = Box::new(call.with_origin(made_by));
         let traces = recorder::CrashReport::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
-        let (trace, track) = (call.trace.clone(), Arc::clone(&call.tracker));
+        let (trace, track) = (call.header.trace.clone(), Arc::clone(&call.tracker));
         let listed = self.active_calls.register(&track);
         // Dropped with this future: a call that waits for the operator does not run after its caller has
         // left.
@@ -228,7 +228,7 @@ impl ToolExecutionLayer {
 
     /// Returns true if the mode or the rules changed since the call was judged.
     pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
-        self.mode.get() != call.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
+        self.mode.get() != call.header.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
     }
 
     /// Definitions that pass the filter, by name.

@@ -164,7 +164,7 @@ pub(crate) async fn validate(
         // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
         Err(unasked) => Box::pin(run_validators(layer, call, unasked)).await?,
     };
-    let valid = valid.with_caller(&call.caller);
+    let valid = valid.with_caller(&call.header.caller);
     secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
     Ok(valid)
 }
@@ -177,7 +177,7 @@ async fn run_validators(
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _slot = layer.validation_slots.acquire(call.caller.connection).await;
+        let _slot = layer.validation_slots.acquire(call.header.caller.connection).await;
         schema_checked.run_validators().await
     };
     let ValidatedCall { call: valid, slow_validators: slow } = call.within_deadline(validating).await??;
@@ -235,7 +235,7 @@ async fn open_on_pool(
     let refuse =
         |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).with_detail(detail);
     let opening = async {
-        let slot = opening_slots.acquire(call.caller.connection).await;
+        let slot = opening_slots.acquire(call.header.caller.connection).await;
         tokio::task::spawn_blocking(move || {
             let opened = file_access::open(prechecked);
             drop(slot);

@@ -66,7 +66,7 @@ fn curated_map_note(call: &PipelineCall) -> Option<&'static str> {
 pub(crate) fn announce_guardrail_skipped(call: &PipelineCall, definition: &ToolDefinition) {
     emit(TelemetryEvent::GuardrailSkipped {
         call: subject(call, definition.name().as_str()),
-        by: &call.caller.display_name(),
+        by: &call.header.caller.display_name(),
     });
 }
 
@@ -109,12 +109,23 @@ fn metadata(call: &PipelineCall) -> ResultMetadata {
     let edited_arguments = call.edited_arguments.clone();
     ResultMetadata {
         edited_arguments,
-        ..ResultMetadata::new(call.id, &call.trace, call.mode, call.snapshot.policy.shared_hash())
+        ..ResultMetadata::new(
+            call.header.call_id,
+            &call.header.trace,
+            call.header.mode,
+            call.snapshot.policy.shared_hash(),
+        )
     }
 }
 
 /// Describes the call for events.
 pub(crate) fn subject<'a>(call: &'a PipelineCall, tool: &'a str) -> CallContext<'a> {
-    let session = call.caller.session.as_deref();
-    CallContext { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }
+    let session = call.header.caller.session.as_deref();
+    CallContext {
+        tool,
+        call_id: call.header.call_id,
+        trace: &call.header.trace,
+        mode: call.header.mode,
+        session,
+    }
 }

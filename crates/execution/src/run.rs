@@ -53,7 +53,7 @@ pub(crate) async fn run(
     // Writing the decision to disk takes time, and the call may have been cancelled meanwhile.
     if let Some(by) = call.stopped_by() {
         give_up();
-        return Ok(ExecutionEnd::NotStarted(by.not_started(&call.tool_name, call.mode)));
+        return Ok(ExecutionEnd::NotStarted(by.not_started(&call.tool_name, call.header.mode)));
     }
     if layer.has_changed_since(call) {
         give_up();

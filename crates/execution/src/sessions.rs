@@ -38,7 +38,7 @@ pub(crate) fn is_malformed(call: &PipelineCall) -> bool {
 /// Admits a call of a worker and counts it against the hop budget. A call that runs through the pipeline
 /// again was counted before.
 pub(crate) fn admit(sessions: &SessionTable, call: &PipelineCall) -> Result<(), Box<Refusal>> {
-    if call.caller.session.is_none() || call.worker_session.get().is_some() {
+    if call.header.caller.session.is_none() || call.worker_session.get().is_some() {
         return Ok(());
     }
     let session = spend_hop(sessions, call)?;
@@ -50,7 +50,7 @@ pub(crate) fn admit(sessions: &SessionTable, call: &PipelineCall) -> Result<(), 
 
 /// Counts a call against the hop budget, whatever its result.
 fn spend_hop(sessions: &SessionTable, call: &PipelineCall) -> Result<Arc<WorkerSession>, Box<Refusal>> {
-    let id = call.caller.session.as_deref().unwrap_or_default();
+    let id = call.header.caller.session.as_deref().unwrap_or_default();
     let Some(session) = sessions.find(id) else { return Err(closed_refusal(call)) };
     let session = Arc::clone(call.worker_session.get_or_init(|| session));
     match session.spend_hop() {

@@ -19,7 +19,7 @@ fn terms(owner: usize, rules: &[&str], asked_at: i64, expires_at: i64) -> Reques
         call_id: CallId::fresh(),
         tool: "write_file".to_owned(),
         mode: Mode::Alert,
-        caller: caller(owner),
+        caller: Arc::new(caller(owner)),
         trace: TraceContext::root(),
     };
     RequestTerms {

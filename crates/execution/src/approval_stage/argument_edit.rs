@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use approvals::{ApprovalRef, ArgumentEdit, EditOutcome, new_approval_id};
+use approvals::edits::{ArgumentEdit, EditOutcome};
+use approvals::{ApprovalRef, new_approval_id};
 use governance::{ApprovalRequired, Verdict};
 use registry::Tool;
 use tool::{Arguments, Refusal};

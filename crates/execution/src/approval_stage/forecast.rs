@@ -48,7 +48,7 @@ pub(crate) async fn forecast(
     // A call that must not request approval does not use an approval either.
     let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
     if let Some(approval_ref) = brought {
-        match layer.approvals.check_usable(&approval_ref.id, &call.caller) {
+        match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
             Ok(()) | Err(UnusableApproval::Pending) => {}
             Err(why) => return Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
         }
@@ -103,14 +103,16 @@ fn forecast_without_effect(
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let approvals = &layer.approvals;
     let Some(approval_ref) = brought else {
-        let space = approvals.check_capacity(&call.caller);
+        let space = approvals.check_capacity(&call.header.caller);
         space.map_err(|full| capacity_refusal(&call.tool_name, full))?;
         return Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())));
     };
-    Ok(ApprovalForecast::ApprovalRequired(match approvals.check_usable(&approval_ref.id, &call.caller) {
-        Err(UnusableApproval::Pending) => pending_refusal(&call.tool_name, &approval_ref.id, "asked"),
-        _ => Box::new(question.no_approver_refusal()),
-    }))
+    Ok(ApprovalForecast::ApprovalRequired(
+        match approvals.check_usable(&approval_ref.id, &call.header.caller) {
+            Err(UnusableApproval::Pending) => pending_refusal(&call.tool_name, &approval_ref.id, "asked"),
+            _ => Box::new(question.no_approver_refusal()),
+        },
+    ))
 }
 
 /// Predicts the result for a call that presents an approval.
@@ -121,7 +123,7 @@ fn forecast_with_approval(
     effect: &CallEffect,
     rules: &[String],
 ) -> Result<ApprovalForecast, Box<Refusal>> {
-    let claim = ApprovalClaim { caller: &call.caller, digest: effect.digest(), rules };
+    let claim = ApprovalClaim { caller: &call.header.caller, digest: effect.digest(), rules };
     match layer.approvals.check_claim(&approval_ref.id, claim) {
         Ok(()) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&approval_ref.id))),
         Err(UnusableApproval::Pending) if layer.approvals.is_for_effect(&approval_ref.id, effect) => Ok(

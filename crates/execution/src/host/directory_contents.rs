@@ -108,7 +108,7 @@ pub(super) async fn refuse_forbidden_contents(
     let Some(shows) = shows.filter(|_| !matches!(verdict, Verdict::Denial(_))) else { return Ok(verdict) };
     let folders = tool.searched_arguments();
     let looking = async {
-        let slot = opening_slots.acquire(call.caller.connection).await;
+        let slot = opening_slots.acquire(call.header.caller.connection).await;
         let looked = tokio::task::spawn_blocking(move || {
             let found = match &verdict {
                 Verdict::Permit(permit) => first_obstacle(permit, &folders, &shows),

@@ -158,7 +158,7 @@ pub(super) fn explanation(
 ) -> Explanation {
     let tool_name = tool.definition().name().to_string();
     let policy_hash = call.snapshot.policy.hash().to_owned();
-    Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+    Explanation { tool_name, mode: call.header.mode, finding, rules, policy_hash }
 }
 
 /// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs

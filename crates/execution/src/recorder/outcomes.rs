@@ -5,13 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ledger::entry::{OutcomeFacts, RecordedOutcome};
-use ledger::{LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
+use ledger::{CallHeader, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
 use telemetry::{Stage, TelemetryEvent, emit, metrics};
-use tool::{
-    CallId, Failure, FailureKind, Mode, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult,
-    TraceContext,
-};
+use tool::{Failure, FailureKind, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult};
 
 use super::{effect, metadata, record_refusal, redacted, stages, subject};
 use crate::ConfigSnapshot;
@@ -190,10 +187,8 @@ pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> T
 /// Data for the result of a call whose recording panicked. It is copied from the call beforehand and
 /// formatted only if needed.
 pub(crate) struct CrashReport {
-    id: CallId,
+    header: Arc<CallHeader>,
     tool_name: SharedText,
-    trace: TraceContext,
-    mode: Mode,
     snapshot: Arc<ConfigSnapshot>,
     started: Instant,
 }
@@ -201,10 +196,8 @@ pub(crate) struct CrashReport {
 impl CrashReport {
     pub(crate) fn of(call: &PipelineCall) -> Self {
         CrashReport {
-            id: call.id,
+            header: Arc::clone(&call.header),
             tool_name: call.tool_name.clone(),
-            trace: call.trace.clone(),
-            mode: call.mode,
             snapshot: Arc::clone(&call.snapshot),
             started: call.started,
         }
@@ -212,8 +205,8 @@ impl CrashReport {
 
     /// Returns the result for a call whose recording panicked.
     pub(crate) fn crashed_result(self) -> ToolResult {
-        let metadata =
-            ResultMetadata::new(self.id, &self.trace, self.mode, self.snapshot.policy.shared_hash());
+        let CallHeader { call_id, trace, mode, .. } = &*self.header;
+        let metadata = ResultMetadata::new(*call_id, trace, *mode, self.snapshot.policy.shared_hash());
         let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
         ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
     }

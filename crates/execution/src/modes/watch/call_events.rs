@@ -110,7 +110,7 @@ impl ToolExecutionLayer {
             code: refusal.code,
             detail: refusal.detail.as_deref(),
             tool: &refusal.tool,
-            connection: call.caller.connection,
+            connection: call.header.caller.connection,
             risk: call.snapshot.risk_of(&refusal.tool),
         };
         refused.events().for_each(|what| self.mode_watch.count(what));
