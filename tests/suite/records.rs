@@ -63,7 +63,8 @@ fn one_call_is_shown_with_the_time_of_its_stages() {
     let shown = home.run(&["ledger", "show", id, "--json"]).must_exit(0).stdout();
     assert_eq!(shown.lines().count(), 2, "the decision and the outcome: {shown}");
     let tree = home.run(&["trace", id]).must_exit(0).stdout();
-    for stage in ["read_file", "done", "check", "judge", "open", "record", "run", "█"] {
+    for stage in ["read_file", "done", "check", "precheck", "open", "judge", "record_decision", "run", "█"]
+    {
         assert!(tree.contains(stage), "{stage} is missing: {tree}");
     }
     let trace = call["trace"]["trace_id"].as_str().unwrap();

@@ -39,9 +39,11 @@ fn spans_metrics_and_logs_arrive_under_their_documented_names() {
         "gen_ai.operation.name",
         "gen_ai.tool.name",
         "check",
+        "precheck",
         "judge",
+        "record_decision",
         "run",
-        "record",
+        "record_outcome",
         "path_not_allowed",
     ] {
         assert!(got.has("/v1/traces", name.as_bytes()), "{name} is not among the spans");

@@ -80,7 +80,7 @@ impl MetaTool {
         let call = InnerCall {
             tool: step.tool.clone(),
             arguments,
-            caller: order.call().caller.clone(),
+            caller: (*order.call().caller).clone(),
             trace: TraceContext::from_traceparent(&order.call().trace.traceparent()),
             deadline: deadline.saturating_duration_since(Instant::now()),
         };

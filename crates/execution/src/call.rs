@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use approvals::sessions::WorkerSession;
+use approvals::{ApprovalMode, ApprovalRef};
 use governance::{Denial, RateCounts, Situation, Workspaces};
-use ledger::Ledger;
+use ledger::{CallHeader, Ledger};
 use serde_json::{Value, json};
 use telemetry::{CallContext, CallSpan, Stage, redact};
 use tokio_util::sync::CancellationToken;
@@ -17,10 +19,8 @@ use tool::{
 };
 
 use crate::ConfigSnapshot;
-use crate::approvals::{ApprovalMode, ApprovalRef};
 use crate::calls::{CallTracker, StopRequest, StoppedBy};
 use crate::idempotency::KeyClaim;
-use crate::sessions::WorkerSession;
 
 /// One call as parsed by an endpoint. None of its content is checked yet.
 #[derive(Clone, Debug)]
@@ -74,18 +74,18 @@ pub(crate) enum CallOrigin {
 
 /// One call in the pipeline: its identity and the configuration snapshot that judges it.
 pub(crate) struct PipelineCall {
-    pub(crate) id: CallId,
+    /// Identity of the call: id, tool, mode, caller and trace. Shared with the list of active calls and with
+    /// every ledger record of the call.
+    pub(crate) header: Arc<CallHeader>,
+    /// Tool name as the caller spelled it.
     pub(crate) tool_name: SharedText,
-    pub(crate) caller: Arc<Caller>,
     pub(crate) origin: CallOrigin,
-    pub(crate) trace: TraceContext,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
     /// Digest used wherever the arguments themselves must not appear.
     pub(crate) arguments_digest: SharedText,
     /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) snapshot: Arc<ConfigSnapshot>,
-    pub(crate) mode: Mode,
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
@@ -103,6 +103,7 @@ pub(crate) struct PipelineCall {
     /// Facts of the decision that denied the call.
     denial_facts: OnceLock<Value>,
     decision_recorded: AtomicBool,
+    outcome_recorded: AtomicBool,
     pub(crate) approval_mode: ApprovalMode,
     /// Approval that the call refers to, once there is one.
     pub(crate) approval_ref: Option<ApprovalRef>,
@@ -164,11 +165,19 @@ impl PipelineCall {
             (Some(ledger), Some(key)) => Some(IdempotencyKey::of(key, &request, ledger)),
             _ => None,
         };
-        let (caller, stop) = (Arc::new(request.caller), StopRequest::new(request.cancellation));
+        let tool_name = if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() };
+        let header = Arc::new(CallHeader {
+            call_id: id,
+            tool: tool.to_string(),
+            mode,
+            caller: Arc::new(request.caller),
+            trace: request.trace,
+        });
+        let stop = StopRequest::new(request.cancellation);
         let call = PipelineCall {
-            id,
-            tool_name: if tool == *request.tool_name { tool.clone() } else { request.tool_name.into() },
-            tracker: CallTracker::new(id, tool, Arc::clone(&caller), request.started, stop),
+            tool_name,
+            tracker: CallTracker::new(Arc::clone(&header), request.started, stop),
+            header,
             span,
             idempotency_key: key,
             key_claim: OnceLock::new(),
@@ -177,20 +186,18 @@ impl PipelineCall {
             host_facts: None,
             denial_facts: OnceLock::new(),
             decision_recorded: AtomicBool::new(false),
+            outcome_recorded: AtomicBool::new(false),
             origin: CallOrigin::Caller,
             approval_mode: request.approval_mode,
             approval_ref: request.approval_id.map(|id| ApprovalRef { id, is_own: false }),
             edited_arguments: None,
-            caller,
             progress: request.progress,
-            trace: request.trace,
             started: request.started,
             deadline: request.deadline.and_then(|wait| request.started.checked_add(wait)),
             arguments_digest: ledger.map_or_else(SharedText::default, |ledger| {
                 ledger.keyed_digest(&canonical::bytes(&request.arguments)).into()
             }),
             snapshot,
-            mode,
             workspaces,
         };
         (call, request.arguments)
@@ -216,9 +223,9 @@ impl PipelineCall {
         let workspaces = snapshot.workspaces.with_base(self.workspaces.base());
         // The previous decision, if one was recorded, also has its outcome in the ledger.
         PipelineCall {
+            header: Arc::new(CallHeader { mode, ..CallHeader::clone(&self.header) }),
             workspaces,
             snapshot,
-            mode,
             approval_ref,
             decision_recorded: AtomicBool::new(false),
             ..self
@@ -248,7 +255,7 @@ impl PipelineCall {
         tokio::select! {
             biased;
             done = part => Ok(done),
-            by = self.tracker.stop().wait() => Err(by.refusal(&self.tool_name, self.mode)),
+            by = self.tracker.stop().wait() => Err(by.refusal(&self.tool_name, self.header.mode)),
         }
     }
 
@@ -269,6 +276,11 @@ impl PipelineCall {
         denial.into()
     }
 
+    /// Names the tool in a refusal as the caller spelled it.
+    pub(crate) fn as_typed(&self, refusal: Box<Refusal>) -> Box<Refusal> {
+        Box::new(Refusal { tool: self.tool_name.to_string(), ..*refusal })
+    }
+
     /// Decision facts of the denial, if the call was denied.
     pub(crate) fn denial_facts(&self) -> Option<&Value> {
         self.denial_facts.get()
@@ -284,35 +296,43 @@ impl PipelineCall {
         self.decision_recorded.load(Ordering::Acquire)
     }
 
+    /// Marks the outcome as recorded. A call has one outcome.
+    pub(crate) fn mark_outcome_recorded(&self) {
+        self.outcome_recorded.store(true, Ordering::Release);
+    }
+
+    /// Returns true if the outcome is recorded in the ledger.
+    pub(crate) fn is_outcome_recorded(&self) -> bool {
+        self.outcome_recorded.load(Ordering::Acquire)
+    }
+
     /// Runs a stage and records its duration in the span.
     pub(crate) fn time_stage<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let _timing = self.span.stage(stage);
         work()
     }
 
-    /// Call description that starts every ledger record of this call.
-    pub(crate) fn ledger_call(&self, tool: &str) -> Arc<ledger::CallHeader> {
+    /// Header of the ledger records of this call, for a tool that may be unknown.
+    pub(crate) fn ledger_call(&self, tool: &str) -> Arc<CallHeader> {
         self.ledger_call_named(&recordable_tool_name(&self.snapshot, tool))
     }
 
-    /// Like `ledger_call`, for a tool that is in the registry.
-    pub(crate) fn ledger_call_for(&self, definition: &ToolDefinition) -> Arc<ledger::CallHeader> {
+    /// Header of the ledger records of this call, for a tool that is in the registry.
+    pub(crate) fn ledger_call_for(&self, definition: &ToolDefinition) -> Arc<CallHeader> {
         self.ledger_call_named(definition.name().as_str())
     }
 
-    fn ledger_call_named(&self, tool: &str) -> Arc<ledger::CallHeader> {
-        Arc::new(ledger::CallHeader {
-            call_id: self.id,
-            tool: tool.to_owned(),
-            mode: self.mode,
-            caller: Caller::clone(&self.caller),
-            trace: self.trace.clone(),
-        })
+    /// Returns the shared header, or a copy if the call used another name of the tool.
+    fn ledger_call_named(&self, tool: &str) -> Arc<CallHeader> {
+        if self.header.tool == tool {
+            return Arc::clone(&self.header);
+        }
+        Arc::new(CallHeader { tool: tool.to_owned(), ..CallHeader::clone(&self.header) })
     }
 
     /// Mode, workspaces and counts for the judge.
     pub(crate) fn situation(&self, counts: RateCounts) -> Situation<'_> {
-        Situation { mode: self.mode, workspaces: &self.workspaces, counts }
+        Situation { mode: self.header.mode, workspaces: &self.workspaces, counts }
     }
 
     /// Time until the caller's deadline, at most `limit`.

@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use ledger::CallHeader;
 use serde::Serialize;
-use tool::{CallId, Caller, SharedText, ToolDefinition};
+use tool::{CallId, Caller, ToolDefinition};
 
 use latch::Latch;
 pub(crate) use stop::{StopRequest, StoppedBy};
@@ -70,9 +71,7 @@ pub enum CancelOutcome {
 
 /// Shared state of one call, used by the list and by the pipeline.
 pub(crate) struct CallTracker {
-    id: CallId,
-    tool: SharedText,
-    caller: Arc<Caller>,
+    header: Arc<CallHeader>,
     started: Instant,
     state: Mutex<CallState>,
     /// Definition of the tool, set when the tool starts.
@@ -98,17 +97,9 @@ pub(crate) struct CallRegistration {
 }
 
 impl CallTracker {
-    pub(crate) fn new(
-        id: CallId,
-        tool: SharedText,
-        caller: Arc<Caller>,
-        started: Instant,
-        stop: StopRequest,
-    ) -> Arc<Self> {
+    pub(crate) fn new(header: Arc<CallHeader>, started: Instant, stop: StopRequest) -> Arc<Self> {
         Arc::new(CallTracker {
-            id,
-            tool,
-            caller,
+            header,
             started,
             state: Mutex::new(CallState::Deciding),
             definition: OnceLock::new(),
@@ -140,10 +131,10 @@ impl CallTracker {
     fn status(&self) -> CallStatus {
         let age = self.started.elapsed();
         CallStatus {
-            call_id: self.id,
-            tool: self.tool.to_string(),
+            call_id: self.header.call_id,
+            tool: self.header.tool.clone(),
             standing: self.state().clone(),
-            caller: Caller::clone(&self.caller),
+            caller: Caller::clone(&self.header.caller),
             since: Timestamp::now().checked_sub(age).unwrap_or(Timestamp::UNIX_EPOCH),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             cancelled: self.stop.requested_by().is_some(),
@@ -159,7 +150,7 @@ impl ActiveCalls {
 
     /// Adds a call to the list if it is not there yet.
     pub(crate) fn insert(&self, track: &Arc<CallTracker>) {
-        self.lock().entry(track.id).or_insert_with(|| Arc::clone(track));
+        self.lock().entry(track.header.call_id).or_insert_with(|| Arc::clone(track));
     }
 
     /// Sets the state of a call and adds it to the list.
@@ -185,7 +176,7 @@ impl ActiveCalls {
     /// Requests a stop of all calls of a closed session.
     pub(crate) fn stop_session(&self, session: &str) {
         let list = self.lock();
-        let its = list.values().filter(|track| track.caller.session.as_deref() == Some(session));
+        let its = list.values().filter(|track| track.header.caller.session.as_deref() == Some(session));
         its.for_each(|track| track.stop.request(StoppedBy::Session));
     }
 
@@ -208,7 +199,7 @@ impl ActiveCalls {
 
 impl Drop for CallRegistration {
     fn drop(&mut self) {
-        self.list.lock().remove(&self.track.id);
+        self.list.lock().remove(&self.track.header.call_id);
         self.track.ended.set();
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tool::{Mode, Refusal, RefusalCode, RuleRef};
 
-use crate::approvals::{self, ApprovalForecast, EffectPolicy};
+use crate::approval_stage::{self, ApprovalForecast, EffectPolicy};
 use crate::call::{CallRequest, PipelineCall};
 use crate::idempotency::{self, EarlierCall};
 use crate::layer::ToolExecutionLayer;
@@ -132,8 +132,7 @@ async fn explain_call(
             (ExplainedVerdict::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]),
         );
     }
-    let verdict = pipeline::judge(layer, call, tool.definition(), tool.schema(), arguments).await;
-    match verdict {
+    match pipeline::check_and_judge(layer, call, tool, arguments).await {
         Ok(Verdict::ApprovalRequired(question)) => {
             (name, explain_approval(layer, call, tool, question, look).await)
         }
@@ -162,7 +161,7 @@ async fn explain_approval(
     look: EffectPolicy,
 ) -> (ExplainedVerdict, Vec<RuleRef>) {
     let (asked_by, mut rules) = (question.approval_rules().to_vec(), question.rules());
-    match approvals::forecast(layer, call, tool, question, look).await {
+    match approval_stage::forecast(layer, call, tool, question, look).await {
         Ok(ApprovalForecast::ApprovalRequired(refusal)) => {
             (ExplainedVerdict::Ask { refusal, asked_by }, rules)
         }

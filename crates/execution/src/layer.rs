@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use approvals::sessions::SessionTable;
+use approvals::{Approvals, DecideError, DecisionOutcome, OperatorDecision};
 use arc_swap::ArcSwap;
 use file_access::UndoStore;
 use futures_util::FutureExt;
@@ -15,24 +17,22 @@ use ledger::{Ledger, LedgerError, LedgerRecovery};
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
-use tool::{Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
-use crate::approvals::{self, Approvals};
+use crate::approval_stage;
 use crate::bookkeeping::Bookkeeping;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};
 use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
-use crate::mode::ModeCell;
-use crate::mode_transition::UnrecordedModeChanges;
-use crate::mode_watch::ModeWatch;
-use crate::pipeline::{self, DecisionContext, PipelineHalt};
+use crate::modes::{self, ModeCell, ModeWatch, UnrecordedModeChanges};
+use crate::pipeline::{self, PipelineHalt};
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
 use crate::response_padding::RefusalThrottle;
 use crate::secret_screening;
-use crate::sessions::{self, SessionTable};
+use crate::sessions;
 use crate::slots::FairSlots;
 use crate::status::{ApprovalsStatus, CallTally, LayerStatus, LedgerStatus, ProposalStatus};
 use crate::throttle::Throttle;
@@ -54,7 +54,7 @@ pub struct LayerParts {
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
     pub(crate) ledger: Arc<Ledger>,
-    pub(crate) approvals: Approvals,
+    pub(crate) approvals: Arc<Approvals>,
     pub(crate) undo: Arc<UndoStore>,
     pub(crate) limits: CallLimits,
     /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
@@ -91,7 +91,7 @@ impl ToolExecutionLayer {
     pub fn new(parts: LayerParts) -> Result<Arc<Self>, TelemetryError> {
         let LayerParts { snapshot, ledger, recovery, state_dir: state, undo } = parts;
         secret_screening::install_patterns(&snapshot.policy)?;
-        let mode = recorder::restore_mode(&ledger, &recovery);
+        let mode = modes::restore_mode(&ledger, &recovery);
         let limits = CallLimits::restore(max_running_calls(&snapshot, mode), &recovery, |tool| {
             snapshot.is_outbound(tool.as_str())
         });
@@ -146,7 +146,7 @@ impl ToolExecutionLayer {
         let call = Box::new(call.with_origin(made_by));
         let traces = recorder::CrashReport::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
-        let (trace, track) = (call.trace.clone(), Arc::clone(&call.tracker));
+        let (trace, track) = (call.header.trace.clone(), Arc::clone(&call.tracker));
         let listed = self.active_calls.register(&track);
         // Dropped with this future: a call that waits for the operator does not run after its caller has
         // left.
@@ -187,7 +187,7 @@ impl ToolExecutionLayer {
                 .catch_unwind()
                 .await
             {
-                Ok(Ok(ran)) => recorder::record_outcome(self, &call, ran),
+                Ok(Ok(result)) => result,
                 Ok(Err(PipelineHalt::Refused(mut refusal))) => {
                     self.limits.set_retry_after(&call, &mut refusal);
                     self.refusal_throttle.wait_for_turn().await;
@@ -207,7 +207,7 @@ impl ToolExecutionLayer {
                 }
                 Err(_) => recorder::record_crash(self, &call),
             };
-            approvals::withdraw_undecided(
+            approval_stage::withdraw_undecided(
                 self,
                 &call,
                 result.metadata.refusal.as_ref().map(|refusal| refusal.code),
@@ -215,11 +215,6 @@ impl ToolExecutionLayer {
             .await;
             return (call, result);
         }
-    }
-
-    /// Context for decisions about calls that run here.
-    pub(crate) fn decision_context(&self) -> DecisionContext<'_> {
-        DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots }
     }
 
     /// Refuses the call if the daemon is shutting down.
@@ -233,7 +228,7 @@ impl ToolExecutionLayer {
 
     /// Returns true if the mode or the rules changed since the call was judged.
     pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
-        self.mode.get() != call.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
+        self.mode.get() != call.header.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
     }
 
     /// Definitions that pass the filter, by name.
@@ -254,7 +249,7 @@ impl ToolExecutionLayer {
             calls: self.tally.counts(self.limits.running()),
             approvals: ApprovalsStatus {
                 pending: self.approvals.pending_count(),
-                pin: self.approvals.pin_is_set(),
+                pin: self.approvals.pin().is_set(),
             },
             tools: snapshot.registry.len(),
             policy_hash: snapshot.policy.hash().to_owned(),
@@ -265,6 +260,23 @@ impl ToolExecutionLayer {
                 .collect(),
             ledger: LedgerStatus::of(&self.ledger.health()),
         }
+    }
+
+    /// Approval requests, standing rules and the operator PIN.
+    pub fn approvals(&self) -> &Arc<Approvals> {
+        &self.approvals
+    }
+
+    /// Decides an approval request. An unused approval expires after the same time as a request.
+    pub async fn decide(
+        &self,
+        id: &str,
+        decision: OperatorDecision,
+        by: &Caller,
+        pin: Option<String>,
+    ) -> Result<DecisionOutcome, DecideError> {
+        let timeout = self.snapshot.load().policy.approval_timeout();
+        self.approvals.decide(id, decision, by, pin, timeout).await
     }
 
     /// Current mode.

@@ -3,7 +3,7 @@
 //! The endpoints (sockets, MCP, command line) call `ToolExecutionLayer`: it takes a `CallRequest` and always
 //! returns a `ToolResult`. The stages are implemented in their own crates; `pipeline.rs` defines their order.
 
-mod approvals;
+mod approval_stage;
 mod bookkeeping;
 mod call;
 mod calls;
@@ -15,9 +15,7 @@ mod layer;
 mod ledger_queries;
 mod limits;
 mod look_up;
-mod mode;
-mod mode_transition;
-mod mode_watch;
+mod modes;
 mod nudge;
 mod offload;
 mod pipeline;
@@ -26,22 +24,19 @@ mod reload;
 mod repair;
 mod response_padding;
 mod run;
+#[cfg(test)]
+#[path = "../../approvals/src/schedule_rng.rs"]
+mod schedule_rng;
 mod secret_screening;
 mod sessions;
 mod slots;
 mod status;
-mod system_sampling;
 #[cfg(test)]
 mod tests;
 mod throttle;
 mod tool_availability;
 mod undo;
 
-pub use approvals::{
-    ApprovalFact, ApprovalMode, ApprovalRequest, ApprovalRequestLine, DecideError, DecisionOutcome,
-    DiffLineKind, FileDiff, LineStyle, ListedApproval, OperatorDecision, OperatorProof, Pin, PinError,
-    StandingRule, StandingRuleRequest, escape_for_display,
-};
 pub use bookkeeping::Throttled;
 pub use call::{CallRequest, CuratedMapCheck};
 pub use calls::{CallState, CallStatus, CancelOutcome};
@@ -54,12 +49,11 @@ pub use host::{
 };
 pub use layer::{LayerParts, ToolExecutionLayer};
 pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as LedgerFilter};
-pub use mode::{ModeChangeResult, ModeError};
+pub use modes::{ModeChangeResult, ModeError};
 pub use policy_tools::{PolicyDifference, PolicyEffect};
 pub use recorder::StartConfiguration;
 pub use reload::{Acceptance, ReloadOutcome, ReloadReport, curated_map_differences, loosens};
 pub use secret_screening::redactor;
-pub use sessions::{OpenedSession, SessionError, SessionStatus, SessionTerms, TermsError};
 pub use status::LayerStatus;
 pub use throttle::{CallerKey, RequestCost};
 pub use tool_availability::ToolAvailability;

@@ -9,7 +9,7 @@ use ledger::LedgerRecovery;
 use tool::{Refusal, RefusalCode, ToolName};
 
 use crate::call::{CallOrigin, PipelineCall};
-use crate::recorder;
+use crate::modes;
 use crate::slots::{FairSlots, Slot};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -52,7 +52,7 @@ impl CallLimits {
         goes_out: impl Fn(&ToolName) -> bool,
     ) -> Self {
         let now = Instant::now();
-        let unknown_until = (!recorder::is_intact(recovery)).then(|| now + HOUR);
+        let unknown_until = (!modes::is_intact(recovery)).then(|| now + HOUR);
         let mut windows = RateWindows { unknown_until, ..RateWindows::default() };
         let mut times: Vec<(Instant, ToolName)> = recovered_calls(recovery, SystemTime::now())
             .filter_map(|(tool, ago)| Some((now.checked_sub(ago)?, tool)))
@@ -91,18 +91,18 @@ impl CallLimits {
     /// Returns a run slot if one is free and no call is waiting.
     pub(crate) fn try_acquire_slot(&self, call: &PipelineCall) -> Option<Slot> {
         match call.origin {
-            CallOrigin::Caller => self.slots.try_acquire(call.caller.connection),
-            CallOrigin::Tool => Some(self.slots.acquire_over_capacity(call.caller.connection)),
+            CallOrigin::Caller => self.slots.try_acquire(call.header.caller.connection),
+            CallOrigin::Tool => Some(self.slots.acquire_over_capacity(call.header.caller.connection)),
         }
     }
 
     /// Waits for a run slot, in turn with other callers.
     pub(crate) async fn acquire_slot(&self, call: &PipelineCall) -> Result<Slot, Box<Refusal>> {
-        let turn = self.slots.acquire(call.caller.connection);
+        let turn = self.slots.acquire(call.header.caller.connection);
         tokio::time::timeout(MAX_QUEUE_WAIT, turn).await.map_err(|_| {
             let (taken, most) = (self.slots.in_use(), self.slots.capacity());
             let reason = if taken < most {
-                let held = self.slots.held_by(call.caller.connection);
+                let held = self.slots.held_by(call.header.caller.connection);
                 format!("this connection holds {held} of {most} run slots; the rest is reserved for others")
             } else {
                 format!("all {most} run slots are in use")
@@ -143,7 +143,7 @@ impl CallLimits {
     /// Time until the full window admits one more call.
     fn retry_after(&self, call: &PipelineCall, refusal: &Refusal) -> Option<Duration> {
         let definition = call.snapshot.definition(&refusal.tool)?;
-        let limits = call.snapshot.policy.rate_limits(definition, call.mode);
+        let limits = call.snapshot.policy.rate_limits(definition, call.header.mode);
         let (windows, now) = (self.windows(), Instant::now());
         match refusal.detail.as_deref() {
             Some("tool_per_hour" | "outbound_per_hour") if windows.unknown_for(now).is_some() => {
@@ -253,7 +253,7 @@ fn recovered_calls(recovery: &LedgerRecovery, now: SystemTime) -> impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approvals::ScheduleRng;
+    use crate::schedule_rng::ScheduleRng;
 
     #[test]
     fn outbound_calls_are_counted_for_an_hour() {

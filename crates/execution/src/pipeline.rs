@@ -4,15 +4,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use approvals::{ApprovalBasis, ApprovalRef};
 use file_access::OpenedCall;
-use governance::{Permit, Prechecked, Verdict};
-use guardrail::{InputSchema, KnownTool, RejectedCall, SchemaCheckedCall, ValidCall, ValidatedCall};
+use governance::{Denial, Permit, Prechecked, Situation, Verdict};
+use guardrail::{KnownTool, RejectedCall, SchemaCheckedCall, ValidCall, ValidatedCall};
 use registry::{RecordedPermit, Tool};
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, Refusal, RefusalCode, ToolDefinition, ToolOutput};
+use tool::{Arguments, Failure, Refusal, RefusalCode, ToolOutput, ToolResult};
 
-use crate::approvals::{self, ApprovalBasis, ApprovalRef};
+use crate::approval_stage;
 use crate::call::{CuratedMapCheck, PipelineCall};
 use crate::calls::CallState;
 use crate::idempotency::{self, EarlierCall};
@@ -23,16 +24,10 @@ use crate::offload::offload_if_large;
 use crate::recorder;
 use crate::repair;
 use crate::response_padding::{self, OpenMethod};
-use crate::run::{self, StaleDecision};
+use crate::run;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::{FairSlots, Slot};
-
-/// Result of the pipeline for a call whose decision is recorded in the ledger.
-pub(crate) struct ExecutedCall {
-    pub(crate) order: Arc<RecordedPermit>,
-    pub(crate) execution_end: ExecutionEnd,
-}
 
 /// Output of a tool, checked against the size limit and the secret patterns.
 pub(crate) struct BoundedOutput {
@@ -52,13 +47,6 @@ pub(crate) enum ExecutionEnd {
     },
     /// The call was stopped before the tool was started.
     NotStarted(Failure),
-}
-
-/// Counters and slots that the decision stages need. The daemon and the host hook provide different ones.
-#[derive(Clone, Copy)]
-pub(crate) struct DecisionContext<'a> {
-    pub(crate) limits: &'a CallLimits,
-    pub(crate) opening_slots: &'a FairSlots,
 }
 
 /// Run slot of a call, together with its entry in the rate windows.
@@ -86,64 +74,86 @@ impl<R: Into<Box<Refusal>>> From<R> for PipelineHalt {
     }
 }
 
-/// Runs one call through the pipeline.
+/// Runs one call through every stage. `layer.rs` wraps it: it runs a halted call again, survives panics and
+/// records refusals.
 pub(crate) async fn execute(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     arguments: Value,
-) -> Result<ExecutedCall, PipelineHalt> {
-    sessions::admit(layer, call)?;
-    idempotency::claim_key(layer, call).await?;
+) -> Result<ToolResult, PipelineHalt> {
+    admit(layer, call).await?;
     let tool = look_up(call, &arguments)?;
-    let (permit, approved) = match judge(layer, call, tool.definition(), tool.schema(), arguments).await? {
-        Verdict::Permit(permit) => (permit, None),
-        Verdict::ApprovalRequired(question) => {
-            let (permit, approved) = Box::pin(approvals::approve(layer, call, tool, question)).await?;
-            (permit, Some(approved))
+    let valid = check(layer, call, tool, arguments).await?;
+    let situation = call.situation(layer.limits.counts(valid.definition().name()));
+    let prechecked = precheck(call, &situation, valid).map_err(|denial| call.refusal_for(denial))?;
+    let opened = open(&layer.opening_slots, call, prechecked).await?;
+    let verdict = judge(call, &situation, opened).await;
+    let approved = approve(layer, call, tool, verdict).await?;
+    let reservation = reserve(layer, call, &approved.permit).await?;
+    let order = record_decision(layer, call, tool, approved, &reservation).await?;
+    let end = run::run(layer, call, tool, &order, reservation).await?;
+    Ok(recorder::record_outcome(layer, call, &order, end))
+}
+
+/// Runs the stages from check to judge, for `explain` and for arguments that the operator edited.
+pub(crate) async fn check_and_judge(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Tool,
+    arguments: Value,
+) -> Result<Verdict, Box<Refusal>> {
+    let valid = check(layer, call, tool, arguments).await?;
+    judge_only((&layer.limits, &layer.opening_slots), call, valid).await
+}
+
+/// Runs the stages from pre-check to judge on a valid call that does not run here, such as a host call or the
+/// proof of a repair. It has no side effects; the paths it opens are closed when the verdict is dropped.
+pub(crate) async fn judge_only(
+    (limits, opening_slots): (&CallLimits, &FairSlots),
+    call: &PipelineCall,
+    valid: ValidCall,
+) -> Result<Verdict, Box<Refusal>> {
+    let situation = call.situation(limits.counts(valid.definition().name()));
+    match precheck(call, &situation, valid) {
+        Ok(prechecked) => {
+            let opened = open(opening_slots, call, prechecked).await?;
+            Ok(judge(call, &situation, opened).await)
         }
-        Verdict::Denial(denial) => return Err(call.refusal_for(denial).into()),
-    };
-    let (permit, reservation) = reserve(layer, call, permit).await?;
-    let order = Arc::new(
-        record_decision(layer, call, tool, permit, (approved.as_ref(), &reservation.counted_call)).await?,
-    );
-    match run::run(layer, call, tool, &order, reservation).await {
-        Ok(end) => Ok(ExecutedCall { order, execution_end: end }),
-        Err(StaleDecision) => {
-            recorder::record_not_started(layer, call, &order);
-            Err(PipelineHalt::Rejudge(order.value().call().arguments().clone(), call.approval_ref.clone()))
-        }
+        Err(denial) => Ok(Verdict::Denial(denial)),
     }
 }
 
-/// Checks and judges a call without side effects. Running a call and explaining a call share this function,
-/// so an explanation describes the decision that the call would get.
-pub(crate) async fn judge(
+/// Admits the call: allowlist and budget of its session, then its idempotency key.
+async fn admit(layer: &ToolExecutionLayer, call: &PipelineCall) -> Result<(), PipelineHalt> {
+    sessions::admit(&layer.sessions, call)?;
+    idempotency::claim_key(layer, call).await
+}
+
+/// Checks the arguments against the schema, the curated map and the validators of the tool. The refusal of a
+/// malformed call offers a repair if the repaired call would be permitted.
+async fn check(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    definition: &Arc<ToolDefinition>,
-    schema: &InputSchema,
+    tool: &Tool,
     arguments: Value,
-) -> Result<Verdict, Box<Refusal>> {
-    let known = KnownTool { definition, schema };
+) -> Result<ValidCall, Box<Refusal>> {
+    let (definition, schema) = (tool.definition(), tool.schema());
     let check = |arguments| match call.curated_map {
-        CuratedMapCheck::Applied => call.snapshot.with_guard(|guard| guard.check(known, arguments)),
+        CuratedMapCheck::Applied => {
+            call.snapshot.with_guard(|guard| guard.check(KnownTool { definition, schema }, arguments))
+        }
         CuratedMapCheck::Skipped => {
             recorder::announce_guardrail_skipped(call, definition);
             guardrail::check_schema(definition, schema, arguments).map_err(RejectedCall::without_proposal)
         }
     };
-    let checked = call.time_stage(Stage::Check, || offload_if_large(arguments, check));
-    match checked {
-        Ok(schema_checked) => {
-            let valid = validate(layer, call, schema_checked).await?;
-            decide(layer.decision_context(), call, valid).await
-        }
+    match call.time_stage(Stage::Check, || offload_if_large(arguments, check)) {
+        Ok(schema_checked) => validate(layer, call, schema_checked).await,
         Err(rejected) => Err(Box::pin(repair::with_repair(layer, call, rejected)).await),
     }
 }
 
-/// Runs the tool's validators, if it has any, and attaches the caller to the call.
+/// Runs the tool's validators, if it has any, attaches the caller and refuses blocked secrets.
 pub(crate) async fn validate(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
@@ -154,7 +164,9 @@ pub(crate) async fn validate(
         // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
         Err(unasked) => Box::pin(run_validators(layer, call, unasked)).await?,
     };
-    Ok(valid.with_caller(&call.caller))
+    let valid = valid.with_caller(&call.header.caller);
+    secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
+    Ok(valid)
 }
 
 /// Runs the tool's validators, which run in a separate process and may be slow.
@@ -165,7 +177,7 @@ async fn run_validators(
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _slot = layer.validation_slots.acquire(call.caller.connection).await;
+        let _slot = layer.validation_slots.acquire(call.header.caller.connection).await;
         schema_checked.run_validators().await
     };
     let ValidatedCall { call: valid, slow_validators: slow } = call.within_deadline(validating).await??;
@@ -181,26 +193,16 @@ async fn run_validators(
     Ok(valid)
 }
 
-/// Decides a valid call. It has no side effects; the paths it opens are closed when the verdict is dropped.
-pub(crate) async fn decide(
-    context: DecisionContext<'_>,
-    call: &PipelineCall,
-    valid: ValidCall,
-) -> Result<Verdict, Box<Refusal>> {
-    let policy = &call.snapshot.policy;
-    secret_screening::refuse_blocked(policy, &valid)?;
-    let situation = call.situation(context.limits.counts(valid.definition().name()));
-    let prechecked = match call.time_stage(Stage::Judge, || governance::precheck(policy, &situation, valid)) {
-        Ok(prechecked) => prechecked,
-        Err(denial) => return Ok(Verdict::Denial(denial)),
-    };
-    let began = Instant::now();
-    let (opened, way) = call.within_deadline(open(context, call, prechecked)).await??;
-    let verdict = call.time_stage(Stage::Judge, || governance::judge(policy, &situation, opened));
-    if matches!(verdict, Verdict::Denial(_)) {
-        response_padding::pad_response(began, way).await;
-    }
-    Ok(verdict)
+/// Decides what needs no file: mode, category, rates and names as typed.
+fn precheck(call: &PipelineCall, situation: &Situation<'_>, valid: ValidCall) -> Result<Prechecked, Denial> {
+    call.time_stage(Stage::Precheck, || governance::precheck(&call.snapshot.policy, situation, valid))
+}
+
+/// Call whose paths are open, with the time and the method of opening, by which a denial is padded.
+struct OpenedPaths {
+    opened: OpenedCall<Prechecked>,
+    began: Instant,
+    method: OpenMethod,
 }
 
 /// Opens the paths that a call names. Opening can block forever on a dead mount or a permission dialog, so it
@@ -208,20 +210,32 @@ pub(crate) async fn decide(
 /// when all of them are stuck, further calls are refused. Paths that are cached in memory are opened
 /// directly.
 async fn open(
-    context: DecisionContext<'_>,
+    opening_slots: &FairSlots,
     call: &PipelineCall,
     prechecked: Prechecked,
-) -> Result<(OpenedCall<Prechecked>, OpenMethod), Box<Refusal>> {
+) -> Result<OpenedPaths, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
-    let prechecked = match file_access::try_open_cached(prechecked) {
-        Ok(opened) => return Ok((opened, OpenMethod::Prefetched)),
-        Err(prechecked) => prechecked,
-    };
+    let began = Instant::now();
+    match file_access::try_open_cached(prechecked) {
+        Ok(opened) => Ok(OpenedPaths { opened, began, method: OpenMethod::Prefetched }),
+        Err(prechecked) => {
+            let opened = call.within_deadline(open_on_pool(opening_slots, call, prechecked)).await??;
+            Ok(OpenedPaths { opened, began, method: OpenMethod::BlockingPool })
+        }
+    }
+}
+
+/// Opens paths on the blocking pool, within the timeout of the call.
+async fn open_on_pool(
+    opening_slots: &FairSlots,
+    call: &PipelineCall,
+    prechecked: Prechecked,
+) -> Result<OpenedCall<Prechecked>, Box<Refusal>> {
     let limit = prechecked.timeout();
     let refuse =
         |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).with_detail(detail);
     let opening = async {
-        let slot = context.opening_slots.acquire(call.caller.connection).await;
+        let slot = opening_slots.acquire(call.header.caller.connection).await;
         tokio::task::spawn_blocking(move || {
             let opened = file_access::open(prechecked);
             drop(slot);
@@ -230,7 +244,7 @@ async fn open(
         .await
     };
     match tokio::time::timeout(limit, opening).await {
-        Ok(Ok(Ok(opened))) => Ok((opened, OpenMethod::BlockingPool)),
+        Ok(Ok(Ok(opened))) => Ok(opened),
         Ok(Ok(Err(error))) => Err(Box::new(refuse(error.refusal_code(), error.detail(), error.to_string()))),
         Ok(Err(_)) => {
             let reason = "Sinew failed while opening a path".to_owned();
@@ -249,16 +263,52 @@ async fn open(
     }
 }
 
+/// Judges the opened call by canonical names, sizes and links. The response time of a denial is padded.
+async fn judge(call: &PipelineCall, situation: &Situation<'_>, paths: OpenedPaths) -> Verdict {
+    let OpenedPaths { opened, began, method } = paths;
+    let verdict =
+        call.time_stage(Stage::Judge, || governance::judge(&call.snapshot.policy, situation, opened));
+    if matches!(verdict, Verdict::Denial(_)) {
+        response_padding::pad_response(began, method).await;
+    }
+    verdict
+}
+
+/// Permitted call, with the approval that it was permitted by, if it needed one.
+struct ApprovedCall {
+    permit: Permit,
+    basis: Option<ApprovalBasis>,
+}
+
+/// Asks the operator if the verdict requires it. A denied call is refused.
+async fn approve(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    verdict: Verdict,
+) -> Result<ApprovedCall, PipelineHalt> {
+    match verdict {
+        Verdict::Permit(permit) => Ok(ApprovedCall { permit, basis: None }),
+        Verdict::Denial(denial) => Err(call.refusal_for(denial).into()),
+        Verdict::ApprovalRequired(question) => {
+            // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
+            let (permit, basis) = Box::pin(approval_stage::approve(layer, call, tool, question)).await?;
+            Ok(ApprovedCall { permit, basis: Some(basis) })
+        }
+    }
+}
+
 /// Waits for a run slot and counts the call. If the mode or the rules change meanwhile, the call is judged
 /// again, because a permit is valid only for the snapshot it was judged by.
 async fn reserve(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    permit: Permit,
-) -> Result<(Permit, RunReservation), PipelineHalt> {
+    permit: &Permit,
+) -> Result<RunReservation, PipelineHalt> {
     let slot = match layer.limits.try_acquire_slot(call) {
         Some(slot) => Some(slot),
         None => {
+            let _timing = call.span.stage(Stage::Reserve);
             layer.active_calls.set_state(&call.tracker, CallState::Queued);
             sessions::cancel_if_closed(call);
             call.within_deadline(Box::pin(wait_for_slot(layer, call))).await??
@@ -266,8 +316,8 @@ async fn reserve(
     };
     match slot {
         Some(slot) if !layer.has_changed_since(call) => {
-            let counted = layer.limits.count(&permit).map_err(|denial| call.refusal_for(denial))?;
-            Ok((permit, RunReservation { slot, counted_call: counted }))
+            let counted = layer.limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
+            Ok(RunReservation { slot, counted_call: counted })
         }
         _ => Err(PipelineHalt::Rejudge(permit.call().arguments().clone(), call.approval_ref.clone())),
     }
@@ -294,26 +344,31 @@ async fn record_decision(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
-    permit: Permit,
-    (approved, counted): (Option<&ApprovalBasis>, &CountedCall),
-) -> Result<RecordedPermit, PipelineHalt> {
-    let (permit, approval_id) = match approved {
+    approved: ApprovedCall,
+    reservation: &RunReservation,
+) -> Result<Arc<RecordedPermit>, PipelineHalt> {
+    let ApprovedCall { permit, basis } = approved;
+    let uncount = || layer.limits.uncount(&reservation.counted_call);
+    let (permit, approval_id) = match &basis {
         None => (permit, None),
-        Some(approved) => {
-            let confirmed = Box::pin(approvals::consume_approval(layer, call, tool, permit, approved)).await;
-            let (permit, id) = confirmed.inspect_err(|_| layer.limits.uncount(counted))?;
+        Some(basis) => {
+            let consuming = Box::pin(approval_stage::consume_approval(layer, call, tool, permit, basis));
+            let (permit, id) = consuming.await.inspect_err(|_| uncount())?;
             (permit, Some(id))
         }
     };
-    let _timing = call.span.stage(Stage::Record);
+    let _timing = call.span.stage(Stage::RecordDecision);
     let decision = recorder::decision(call, &permit, approval_id);
     // The caller's deadline does not apply here: a recorded decision needs a recorded outcome. A call whose
     // deadline has passed is not started.
-    let recorded = layer.ledger.intend(decision, permit).await;
-    let order = recorded.map_err(|error| recorder::ledger_unavailable(&call.tool_name, &error));
-    match &order {
-        Ok(_) => call.mark_decision_recorded(),
-        Err(_) => layer.limits.uncount(counted),
+    match layer.ledger.intend(decision, permit).await {
+        Ok(order) => {
+            call.mark_decision_recorded();
+            Ok(Arc::new(order))
+        }
+        Err(error) => {
+            uncount();
+            Err(recorder::ledger_unavailable(&call.tool_name, &error).into())
+        }
     }
-    Ok(order?)
 }

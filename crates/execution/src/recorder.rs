@@ -4,11 +4,9 @@
 
 mod export;
 mod lifecycle;
-mod modes;
 mod outcomes;
 mod refusals;
 mod repeats;
-mod sessions;
 
 use governance::Permit;
 use ledger::entry::StageTime;
@@ -23,11 +21,9 @@ use crate::call::{CuratedMapCheck, PipelineCall};
 pub(crate) use export::export;
 pub use lifecycle::StartConfiguration;
 pub(crate) use lifecycle::{record_start, record_stop};
-pub(crate) use modes::{is_intact, recovered_mode, restore_mode};
 pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
 pub(crate) use refusals::{ledger_unavailable, record_refusal};
 pub(crate) use repeats::record_repeat;
-pub(crate) use sessions::record_session;
 
 /// Ledger entry of the decision that permits a call.
 pub(crate) fn decision(
@@ -70,7 +66,7 @@ fn curated_map_note(call: &PipelineCall) -> Option<&'static str> {
 pub(crate) fn announce_guardrail_skipped(call: &PipelineCall, definition: &ToolDefinition) {
     emit(TelemetryEvent::GuardrailSkipped {
         call: subject(call, definition.name().as_str()),
-        by: &call.caller.display_name(),
+        by: &call.header.caller.display_name(),
     });
 }
 
@@ -113,12 +109,23 @@ fn metadata(call: &PipelineCall) -> ResultMetadata {
     let edited_arguments = call.edited_arguments.clone();
     ResultMetadata {
         edited_arguments,
-        ..ResultMetadata::new(call.id, &call.trace, call.mode, call.snapshot.policy.shared_hash())
+        ..ResultMetadata::new(
+            call.header.call_id,
+            &call.header.trace,
+            call.header.mode,
+            call.snapshot.policy.shared_hash(),
+        )
     }
 }
 
 /// Describes the call for events.
 pub(crate) fn subject<'a>(call: &'a PipelineCall, tool: &'a str) -> CallContext<'a> {
-    let session = call.caller.session.as_deref();
-    CallContext { tool, call_id: call.id, trace: &call.trace, mode: call.mode, session }
+    let session = call.header.caller.session.as_deref();
+    CallContext {
+        tool,
+        call_id: call.header.call_id,
+        trace: &call.header.trace,
+        mode: call.header.mode,
+        session,
+    }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn with_repair(
 async fn is_permitted(layer: &ToolExecutionLayer, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {
     let judged = async {
         let valid = pipeline::validate(layer, call, repaired).await?;
-        pipeline::decide(layer.decision_context(), call, valid).await
+        pipeline::judge_only((&layer.limits, &layer.opening_slots), call, valid).await
     };
     matches!(tokio::time::timeout(REPAIR_TIMEOUT, judged).await, Ok(Ok(Verdict::Permit(_))))
 }

@@ -15,7 +15,7 @@ use tool::{Failure, FailureKind, SandboxTier, ToolOutput, canonical};
 use crate::call::PipelineCall;
 use crate::calls::StoppedBy;
 use crate::layer::ToolExecutionLayer;
-use crate::pipeline::{BoundedOutput, ExecutionEnd, RunReservation};
+use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt, RunReservation};
 use crate::recorder;
 use crate::secret_screening;
 use crate::sessions;
@@ -30,18 +30,16 @@ const LAUNCHER_GRACE: Duration = Duration::from_secs(2);
 /// Time for an aborted task to release its resources.
 const ABORT_GRACE: Duration = Duration::from_millis(100);
 
-/// The mode or the rules changed after the decision was recorded and before the tool was started.
-pub(crate) struct StaleDecision;
-
 /// Runs the tool. A panic becomes a failed call. A task that exceeds its deadline is abandoned, because a
-/// thread in a system call cannot be stopped; it keeps its run slot until it ends.
+/// thread in a system call cannot be stopped; it keeps its run slot until it ends. If the mode or the rules
+/// changed since the decision was recorded, the tool is not started and the call is judged again.
 pub(crate) async fn run(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Tool,
     order: &Arc<RecordedPermit>,
     place: RunReservation,
-) -> Result<ExecutionEnd, StaleDecision> {
+) -> Result<ExecutionEnd, PipelineHalt> {
     let limit = call.time_left(order.value().timeout());
     // A call that is not started does not count against its rate limits.
     let RunReservation { slot, counted_call: counted } = place;
@@ -55,11 +53,13 @@ pub(crate) async fn run(
     // Writing the decision to disk takes time, and the call may have been cancelled meanwhile.
     if let Some(by) = call.stopped_by() {
         give_up();
-        return Ok(ExecutionEnd::NotStarted(by.not_started(&call.tool_name, call.mode)));
+        return Ok(ExecutionEnd::NotStarted(by.not_started(&call.tool_name, call.header.mode)));
     }
     if layer.has_changed_since(call) {
         give_up();
-        return Err(StaleDecision);
+        recorder::record_not_started(layer, call, order);
+        let arguments = order.value().call().arguments().clone();
+        return Err(PipelineHalt::Rejudge(arguments, call.approval_ref.clone()));
     }
     if let Err(failure) = sessions::charge(call, order.value().call().definition().name()) {
         give_up();

@@ -11,6 +11,7 @@ mod modes;
 mod reload;
 mod retry;
 mod rewriting;
+mod schedules;
 mod secrets;
 mod sessions;
 
@@ -34,7 +35,8 @@ use tool::{
     ToolResult, ToolSpec, TraceContext,
 };
 
-use crate::{ApprovalMode, CallRequest, CallState, ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use crate::{CallRequest, CallState, ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use approvals::ApprovalMode;
 
 /// Tool implemented by a closure.
 struct FnTool<F>(F);

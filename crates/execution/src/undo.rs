@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
 
-use crate::approvals::OperatorProof;
 use crate::layer::ToolExecutionLayer;
+use approvals::OperatorProof;
 
 /// Result of an undo.
 #[derive(Debug)]

@@ -75,8 +75,13 @@ fn decision(n: u64) -> RecordedDecision {
         session: Some(format!("session-{}", n / 1000)),
     };
     let mode = if (n / 100_000).is_multiple_of(2) { Mode::Normal } else { Mode::Alert };
-    let call =
-        CallHeader { call_id: CallId::fresh(), tool: tool.into(), mode, caller, trace: TraceContext::root() };
+    let call = CallHeader {
+        call_id: CallId::fresh(),
+        tool: tool.into(),
+        mode,
+        caller: caller.into(),
+        trace: TraceContext::root(),
+    };
     RecordedDecision {
         call: Arc::new(call),
         risk: RiskLevel::Low,

@@ -91,7 +91,7 @@ impl CallRecordSummary {
         };
         Some(CallRecordSummary {
             time,
-            call: Arc::new(CallHeader { call_id, tool, mode, caller, trace }),
+            call: Arc::new(CallHeader { call_id, tool, mode, caller: Arc::new(caller), trace }),
             transition: step,
         })
     }

@@ -23,7 +23,7 @@ pub(crate) fn call(tool: &str) -> Arc<CallHeader> {
         call_id: CallId::fresh(),
         tool: tool.into(),
         mode: Mode::Normal,
-        caller,
+        caller: Arc::new(caller),
         trace: TraceContext::root(),
     })
 }

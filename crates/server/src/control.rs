@@ -12,7 +12,8 @@ mod undo;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use execution::{PinError, ToolExecutionLayer};
+use ::approvals::PinError;
+use execution::ToolExecutionLayer;
 use tokio_util::task::TaskTracker;
 
 pub use undo::{preview_undo, undo};

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use execution::{ToolExecutionLayer, escape_for_display};
+use approvals::escape_for_display;
+use execution::ToolExecutionLayer;
 
 use crate::platform::Platform;
 use crate::settings::NotifyMethod;
@@ -39,10 +40,10 @@ pub(crate) async fn notify_of_approval_requests(
 }
 
 async fn watch_approval_requests(layer: &Arc<ToolExecutionLayer>, lines: SyncSender<String>) -> Infallible {
-    let mut changes = layer.subscribe_approvals();
+    let mut changes = layer.approvals().subscribe();
     let mut known = HashSet::new();
     loop {
-        let open = layer.approvals().await;
+        let open = layer.approvals().list().await;
         for listed in open.iter().filter(|listed| listed.state == "pending") {
             if known.insert(listed.request.id.clone()) {
                 let line = format!("{} {}", listed.request.id, escape_for_display(&listed.request.summary));

@@ -9,7 +9,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use execution::{OpenedSession, SessionError, SessionTerms, ToolExecutionLayer};
+use approvals::sessions::{OpenedSession, SessionError, SessionTerms};
+use execution::ToolExecutionLayer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tool::{Caller, CallerEndpoint, fresh_session_id};

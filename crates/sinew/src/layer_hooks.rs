@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use approvals::ApprovalMode;
 use connectors::PipelineEntry;
-use execution::{ApprovalMode, CallRequest, CuratedMapCheck, ToolExecutionLayer};
+use execution::{CallRequest, CuratedMapCheck, ToolExecutionLayer};
 use governance::files::VerdictKind;
 use sandbox::Sandbox;
 use serde_json::Value;

@@ -62,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn spans(call: &CallContext<'_>) {
     let span = CallSpan::start(call);
-    for stage in [Stage::Check, Stage::Open, Stage::Judge, Stage::Run, Stage::Record] {
+    for stage in [Stage::Check, Stage::Open, Stage::Judge, Stage::Run, Stage::RecordDecision] {
         drop(span.stage(stage));
     }
     span.end(CallOutcome::Done);

@@ -17,24 +17,31 @@ use crate::event::{is_content_captured, rule_location};
 use crate::otel::{self, ExportPipelines, FinishedCall};
 use crate::{CallContext, metrics, redact};
 
-/// Stage of the pipeline whose duration is recorded.
+/// Stage of the pipeline whose duration is recorded. The stages `admit` and `look up` are not timed: they only
+/// read memory, unless the call has an idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Check of the arguments.
     Check,
+    /// Policy decision on what needs no file.
+    Precheck,
     /// Opening of the paths the call names.
     Open,
-    /// Policy decision.
+    /// Policy decision on what was opened.
     Judge,
     /// Wait for operator approval.
-    ApprovalWait,
-    /// Preparation of the sandbox.
-    Confine,
+    Approve,
+    /// Wait for a run slot, if none was free.
+    Reserve,
+    /// Write of the decision to the ledger.
+    RecordDecision,
     /// Run of the tool.
     Run,
-    /// Write to the ledger.
-    Record,
+    /// Preparation of the sandbox, the first part of the run.
+    Confine,
+    /// Write of the outcome to the ledger. It is in spans only: the record is written by then.
+    RecordOutcome,
 }
 
 impl Stage {
@@ -42,12 +49,15 @@ impl Stage {
     pub fn as_str(self) -> &'static str {
         match self {
             Stage::Check => "check",
+            Stage::Precheck => "precheck",
             Stage::Open => "open",
             Stage::Judge => "judge",
-            Stage::ApprovalWait => "approval_wait",
-            Stage::Confine => "confine",
+            Stage::Approve => "approve",
+            Stage::Reserve => "reserve",
+            Stage::RecordDecision => "record_decision",
             Stage::Run => "run",
-            Stage::Record => "record",
+            Stage::Confine => "confine",
+            Stage::RecordOutcome => "record_outcome",
         }
     }
 }

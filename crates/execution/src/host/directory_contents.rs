@@ -9,7 +9,7 @@ use tool::{Refusal, RefusalCode, RuleRef, escape_invisible_line};
 
 use crate::call::PipelineCall;
 use crate::host::{HostArgument, JudgedTool};
-use crate::pipeline::DecisionContext;
+use crate::slots::FairSlots;
 
 /// Maximum number of names checked below one folder. A call that would list more is refused.
 const MAX_SCANNED_NAMES: usize = 100_000;
@@ -100,7 +100,7 @@ impl ListedNames {
 /// Refuses a call that would list a forbidden path; returns any other verdict unchanged. A large tree or a
 /// dead mount takes time, so the scan runs on the blocking pool, where a stuck thread can be abandoned.
 pub(super) async fn refuse_forbidden_contents(
-    context: DecisionContext<'_>,
+    opening_slots: &FairSlots,
     call: &PipelineCall,
     tool: &JudgedTool,
     (verdict, shows): (Verdict, Option<ListedNames>),
@@ -108,7 +108,7 @@ pub(super) async fn refuse_forbidden_contents(
     let Some(shows) = shows.filter(|_| !matches!(verdict, Verdict::Denial(_))) else { return Ok(verdict) };
     let folders = tool.searched_arguments();
     let looking = async {
-        let slot = context.opening_slots.acquire(call.caller.connection).await;
+        let slot = opening_slots.acquire(call.header.caller.connection).await;
         let looked = tokio::task::spawn_blocking(move || {
             let found = match &verdict {
                 Verdict::Permit(permit) => first_obstacle(permit, &folders, &shows),

@@ -17,8 +17,11 @@ use crate::config_snapshot::ConfigSnapshot;
 use crate::explain::{self, ExplainedVerdict, Explanation};
 use crate::host::{Host, HostTool, JudgedTool, OnPermit, directory_contents, unconfined};
 use crate::layer::ToolExecutionLayer;
-use crate::pipeline::{self, DecisionContext};
+use crate::limits::CallLimits;
+use crate::pipeline;
 use crate::recorder;
+use crate::secret_screening;
+use crate::slots::FairSlots;
 
 /// A call that a host is about to make with one of its own tools.
 #[derive(Clone, Debug)]
@@ -116,8 +119,8 @@ impl ToolExecutionLayer {
             PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
         let judging = async {
             self.check_admission(&call)?;
-            let context = DecisionContext { limits: &self.host_limits, ..self.decision_context() };
-            judge(context, &call, tool, (input, host.user_home.as_deref())).await
+            let parts = (&self.host_limits, &self.opening_slots);
+            judge(parts, &call, tool, (input, host.user_home.as_deref())).await
         };
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
@@ -155,13 +158,13 @@ pub(super) fn explanation(
 ) -> Explanation {
     let tool_name = tool.definition().name().to_string();
     let policy_hash = call.snapshot.policy.hash().to_owned();
-    Explanation { tool_name, mode: call.mode, finding, rules, policy_hash }
+    Explanation { tool_name, mode: call.header.mode, finding, rules, policy_hash }
 }
 
 /// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs
 /// it without reporting back.
 pub(super) async fn judge(
-    context: DecisionContext<'_>,
+    (limits, opening_slots): (&CallLimits, &FairSlots),
     call: &PipelineCall,
     tool: &JudgedTool,
     (input, home): (Value, Option<&Path>),
@@ -172,13 +175,14 @@ pub(super) async fn judge(
     let shape = tool.shape_for(&call.snapshot.policy);
     let schema = shape.schema().map_err(|mistake| host_table_error(call, mistake))?;
     let valid = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
-    let verdict = pipeline::decide(context, call, valid).await?;
+    secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
+    let verdict = pipeline::judge_only((limits, opening_slots), call, valid).await?;
     let verdict = unconfined::refuse_if_sandbox_required(call, &shape.definition, verdict)?;
     let verdict =
-        directory_contents::refuse_forbidden_contents(context, call, tool, (verdict, shows)).await?;
+        directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
     match &verdict {
         Verdict::Permit(permit) => {
-            context.limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
+            limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
         }
         Verdict::Denial(denial) => call.keep_denial_facts(denial.facts()),
         Verdict::ApprovalRequired(_) => {}

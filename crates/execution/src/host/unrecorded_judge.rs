@@ -15,8 +15,7 @@ use crate::explain::{self, ExplainedVerdict};
 use crate::host::judge::{self, HostCall, HostVerdict, UnknownHost};
 use crate::layer::{MAX_OPENING, max_running_calls};
 use crate::limits::CallLimits;
-use crate::pipeline::DecisionContext;
-use crate::recorder;
+use crate::modes;
 use crate::secret_screening;
 use crate::slots::FairSlots;
 
@@ -32,7 +31,7 @@ impl HostJudge {
     /// Creates a judge with the mode and the rate windows recovered from the ledger.
     pub fn new(snapshot: ConfigSnapshot, recovery: &LedgerRecovery) -> Result<Self, TelemetryError> {
         secret_screening::install_patterns(&snapshot.policy)?;
-        let mode = recorder::recovered_mode(recovery);
+        let mode = modes::recovered_mode(recovery);
         let limits = CallLimits::restore(max_running_calls(&snapshot, mode), recovery, |tool| {
             snapshot.is_outbound(tool.as_str())
         });
@@ -53,8 +52,8 @@ impl HostJudge {
         };
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
-        let context = DecisionContext { limits: &self.limits, opening_slots: &self.opening_slots };
-        let judging = judge::judge(context, &call, tool, (input, host.user_home.as_deref()));
+        let parts = (&self.limits, &self.opening_slots);
+        let judging = judge::judge(parts, &call, tool, (input, host.user_home.as_deref()));
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await

@@ -9,7 +9,7 @@ use crate::call::PipelineCall;
 pub(crate) fn export(call: PipelineCall, result: &ToolResult) {
     if let Some(word) = policy_decision(result) {
         call.span.add_note(SpanNote::Decision(word));
-        metrics::record_decision(call.mode, word);
+        metrics::record_decision(call.header.mode, word);
     }
     if let Some(rule) = result.metadata.refusal.as_ref().and_then(|refusal| refusal.rule.as_ref()) {
         call.span.add_note(SpanNote::Rule(rule));

@@ -5,28 +5,25 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ledger::entry::{OutcomeFacts, RecordedOutcome};
-use ledger::{LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
+use ledger::{CallHeader, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
-use telemetry::{TelemetryEvent, emit, metrics};
-use tool::{
-    CallId, Failure, FailureKind, Mode, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult,
-    TraceContext,
-};
+use telemetry::{Stage, TelemetryEvent, emit, metrics};
+use tool::{Failure, FailureKind, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult};
 
 use super::{effect, metadata, record_refusal, redacted, stages, subject};
 use crate::ConfigSnapshot;
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 use crate::nudge;
-use crate::pipeline::{BoundedOutput, ExecutedCall, ExecutionEnd};
+use crate::pipeline::{BoundedOutput, ExecutionEnd};
 
 /// Records the outcome of a call and returns its result.
 pub(crate) fn record_outcome(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
-    ran: ExecutedCall,
+    order: &RecordedPermit,
+    end: ExecutionEnd,
 ) -> ToolResult {
-    let ExecutedCall { order, execution_end: end } = ran;
     let definition = Arc::clone(order.value().call().definition());
     let (end, started, attempts) = match end {
         ExecutionEnd::Ran { result: end, attempts } => {
@@ -43,7 +40,11 @@ pub(crate) fn record_outcome(
         undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
     };
     let outcome = LedgerOutcome { facts, ..outcome(layer, latency, started, &end) };
-    let concluded = layer.ledger.conclude(&order, outcome);
+    let concluded = {
+        let _timing = call.span.stage(Stage::RecordOutcome);
+        layer.ledger.conclude(order, outcome)
+    };
+    call.mark_outcome_recorded();
     let latency_ms = call.latency_ms();
     let (end, recorded) = match concluded {
         Ok(receipt) => (end, receipt.seq().is_some()),
@@ -154,6 +155,7 @@ fn unrecorded_failure<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failu
 }
 
 /// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
+/// An outcome that is already recorded stays the only one.
 pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> ToolResult {
     let failure = internal_fault();
     if !call.is_decision_recorded() {
@@ -165,6 +167,9 @@ pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> T
                 .with_detail("internal_fault")
                 .with_hint("nothing was run; see the daemon log for details"),
         );
+    }
+    if call.is_outcome_recorded() {
+        return failed(layer, call, &call.tool_name, failure, metadata(call));
     }
     let outcome = LedgerOutcome {
         failure: Some(failure.kind),
@@ -182,10 +187,8 @@ pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> T
 /// Data for the result of a call whose recording panicked. It is copied from the call beforehand and
 /// formatted only if needed.
 pub(crate) struct CrashReport {
-    id: CallId,
+    header: Arc<CallHeader>,
     tool_name: SharedText,
-    trace: TraceContext,
-    mode: Mode,
     snapshot: Arc<ConfigSnapshot>,
     started: Instant,
 }
@@ -193,10 +196,8 @@ pub(crate) struct CrashReport {
 impl CrashReport {
     pub(crate) fn of(call: &PipelineCall) -> Self {
         CrashReport {
-            id: call.id,
+            header: Arc::clone(&call.header),
             tool_name: call.tool_name.clone(),
-            trace: call.trace.clone(),
-            mode: call.mode,
             snapshot: Arc::clone(&call.snapshot),
             started: call.started,
         }
@@ -204,8 +205,8 @@ impl CrashReport {
 
     /// Returns the result for a call whose recording panicked.
     pub(crate) fn crashed_result(self) -> ToolResult {
-        let metadata =
-            ResultMetadata::new(self.id, &self.trace, self.mode, self.snapshot.policy.shared_hash());
+        let CallHeader { call_id, trace, mode, .. } = &*self.header;
+        let metadata = ResultMetadata::new(*call_id, trace, *mode, self.snapshot.policy.shared_hash());
         let latency_ms = self.started.elapsed().as_secs_f64() * 1000.0;
         ToolResult::failed(&self.tool_name, internal_fault(), metadata, latency_ms)
     }

@@ -20,7 +20,7 @@ pub(crate) fn record_refusal(
     call: &PipelineCall,
     mut refusal: Refusal,
 ) -> ToolResult {
-    refusal.trace_id = Some(call.trace.trace_id.to_string());
+    refusal.trace_id = Some(call.header.trace.trace_id.to_string());
     let entry = LedgerEntry::Refusal(RecordedRefusal {
         call: call.ledger_call(&refusal.tool),
         code: refusal.code,
@@ -33,7 +33,7 @@ pub(crate) fn record_refusal(
         facts: facts(call),
     });
     let kind = if sessions::is_malformed(call) { Kind::Malformed } else { Kind::Refusal(refusal.code) };
-    let form = layer.bookkeeping.form(&call.caller, kind, size_of(&entry));
+    let form = layer.bookkeeping.form(&call.header.caller, kind, size_of(&entry));
     let written = match form {
         Form::Full => layer.ledger.append(&entry).map(|_| true),
         Form::Counted => Ok(false),
@@ -41,7 +41,7 @@ pub(crate) fn record_refusal(
     let recorded = matches!(written, Ok(true));
     if let Err(error) = written {
         refusal = *ledger_unavailable(&call.tool_name, &error);
-        refusal.trace_id = Some(call.trace.trace_id.to_string());
+        refusal.trace_id = Some(call.header.trace.trace_id.to_string());
     }
     layer.tally.refused.fetch_add(1, Ordering::Relaxed);
     layer.count_refused(call, &refusal);
@@ -66,7 +66,7 @@ fn announce_refusal(call: &PipelineCall, refusal: &Refusal) {
     if code == RefusalCode::InvalidArguments {
         let missing = guardrail::missing_fields(&refusal.problems);
         emit(TelemetryEvent::ToolValidationFailed { call: subject, code, missing: &missing, reason });
-        if call.caller.session.is_some() {
+        if call.header.caller.session.is_some() {
             emit(TelemetryEvent::WorkerInnerValidationFail {
                 call: subject,
                 code,

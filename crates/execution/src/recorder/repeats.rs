@@ -23,10 +23,10 @@ pub(crate) fn record_repeat(
     let note = NoteEntry {
         about: "repeat".to_owned(),
         text: format!("a call of {} was repeated, and not run again", decision.call.tool),
-        data: json!({"call_id": call.id, "repeat_of": of, "caller": call.ledger_call(&call.tool_name).caller}),
+        data: json!({"call_id": call.header.call_id, "repeat_of": of, "caller": call.ledger_call(&call.tool_name).caller}),
     };
     let entry = LedgerEntry::Note(note);
-    let recorded = match layer.bookkeeping.form(&call.caller, Kind::Repeat(of), size_of(&entry)) {
+    let recorded = match layer.bookkeeping.form(&call.header.caller, Kind::Repeat(of), size_of(&entry)) {
         Form::Full => layer.ledger.append(&entry).is_ok(),
         Form::Counted => false,
     };

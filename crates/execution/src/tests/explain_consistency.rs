@@ -6,8 +6,9 @@ use registry::{CallPreview, FileChange};
 use tool::{Failure, FailureKind};
 
 use super::*;
-use crate::approvals::ScheduleRng;
-use crate::{ExplainedVerdict, Explanation, ExplanationAudience, OperatorDecision, StandingRuleRequest};
+use crate::schedule_rng::ScheduleRng;
+use crate::{ExplainedVerdict, Explanation, ExplanationAudience};
+use approvals::{OperatorDecision, StandingRuleRequest};
 
 /// Tool that replaces `before` by `after` if `before` matches the current value.
 struct ReplaceTool {
@@ -136,7 +137,7 @@ impl ExplainScenario {
     async fn with_displayed_rule(&self, id: &str, lasting: StandingRuleRequest) -> OperatorDecision {
         match self.layer.decide(id, OperatorDecision::ApproveWithRule(lasting.clone()), &caller(), None).await
         {
-            Err(crate::DecideError::NotDisplayed { lines }) => {
+            Err(approvals::DecideError::NotDisplayed { lines }) => {
                 OperatorDecision::ApproveWithRule(StandingRuleRequest { displayed: Some(lines), ..lasting })
             }
             _ => OperatorDecision::ApproveOnce,

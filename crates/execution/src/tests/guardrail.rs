@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel, ToolSpec};
 
 use super::{FnTool, LayerBench, caller, ready_output, records, request};
-use crate::{SessionTerms, ToolExecutionLayer};
+use crate::ToolExecutionLayer;
+use approvals::sessions::SessionTerms;
 
 /// Layer with two tools that take a path and a content, and a counter of their runs.
 fn bench() -> (Arc<ToolExecutionLayer>, tempfile::TempDir, Arc<AtomicUsize>) {

@@ -287,13 +287,13 @@ async fn proposed_transition_is_recorded_and_not_applied() {
 async fn pin_requirement_depends_on_the_current_mode() {
     let (layer, folder) = LayerBench::new().layer();
     std::fs::create_dir_all(folder.path().join("state")).unwrap();
-    layer.pin().set(None, Some("correct horse".to_owned())).await.unwrap();
+    layer.approvals().pin().set(None, Some("correct horse".to_owned())).await.unwrap();
     // From NORMAL, where the change was requested, DEGRADED takes no PIN. From ALERT, the current mode, it
     // does.
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
     assert!(matches!(refused, Err(crate::ModeError::PinRequired)), "{refused:?}");
-    let proof = layer.pin().verify(Some("correct horse".to_owned())).await.unwrap();
+    let proof = layer.approvals().pin().verify(Some("correct horse".to_owned())).await.unwrap();
     layer.set_mode(Mode::Degraded, "test", &caller(), Some(proof)).await.unwrap();
     assert_eq!(layer.mode(), Mode::Degraded);
 }

@@ -6,7 +6,7 @@ use registry::CallPreview;
 use tool::{Arguments, Failure};
 
 use super::*;
-use crate::OperatorDecision;
+use approvals::OperatorDecision;
 
 /// Tool whose rewritten arguments depend on a counter, and that returns the arguments it got.
 struct RewriteTool {

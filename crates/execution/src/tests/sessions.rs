@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tool::{Caller, Category, Mode, RefusalCode, ToolResult};
 
 use super::{LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
-use crate::{CallRequest, CallState, SessionTerms, ToolExecutionLayer};
+use crate::{CallRequest, CallState, ToolExecutionLayer};
+use approvals::sessions::SessionTerms;
 
 fn open(layer: &ToolExecutionLayer, allowlist: &[&str], hops: u32) -> String {
     let allowlist = allowlist.iter().map(|name| (*name).to_owned()).collect();

@@ -21,7 +21,7 @@ pub struct CallHeader {
     /// Mode in which the call was judged.
     pub mode: Mode,
     /// Caller of the tool.
-    pub caller: Caller,
+    pub caller: Arc<Caller>,
     /// Trace context of the call.
     pub trace: TraceContext,
 }

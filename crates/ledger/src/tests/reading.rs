@@ -21,8 +21,8 @@ async fn fill(ledger: &Ledger) {
         if n % 4 == 0 {
             let mut call = (*decision.call).clone();
             call.mode = Mode::Alert;
-            call.caller.client = None;
-            call.caller.session = None;
+            std::sync::Arc::make_mut(&mut call.caller).client = None;
+            std::sync::Arc::make_mut(&mut call.caller).session = None;
             decision.call = call.into();
         }
         decision.idempotency_key = (n == 7).then(|| "key 7".into());

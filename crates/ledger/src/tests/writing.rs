@@ -151,7 +151,7 @@ async fn hostile_text_stays_in_one_record() {
     for text in texts {
         let mut call = (*samples::call("x")).clone();
         call.tool = text.to_owned();
-        call.caller.client = Some(text.to_owned());
+        std::sync::Arc::make_mut(&mut call.caller).client = Some(text.to_owned());
         let refusal = samples::refusal_entry(&call.into());
         ledger.append(&refusal).unwrap();
         assert_eq!(ledger.tail(1).unwrap()[0].entry, refusal);

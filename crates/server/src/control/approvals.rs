@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{
+use approvals::{
     DecideError, DecisionOutcome, ListedApproval, OperatorDecision as Said, StandingRuleRequest,
 };
 use serde_json::{Map, Value, json};
@@ -22,8 +22,8 @@ pub(super) fn list(control: &ControlContext, _: &mut ConnectionState, call: Meth
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
-        let listed: Vec<Value> = layer.approvals().await.iter().map(summary).collect();
-        rpc::encode_result(&json!({"approvals": listed, "pin": layer.pin().is_set()}))
+        let listed: Vec<Value> = layer.approvals().list().await.iter().map(summary).collect();
+        rpc::encode_result(&json!({"approvals": listed, "pin": layer.approvals().pin().is_set()}))
     }))
 }
 
@@ -42,7 +42,7 @@ pub(super) fn show(control: &ControlContext, _: &mut ConnectionState, call: Meth
     let id: String = call.params.only("id")?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
-        match layer.approval(&id).await {
+        match layer.approvals().get(&id).await {
             Some(listed) => rpc::encode_result(&listed),
             None => Err(RpcError::not_found(format!("there is no open approval `{id}`")).with_data("id", id)),
         }
@@ -54,7 +54,7 @@ pub(super) fn show(control: &ControlContext, _: &mut ConnectionState, call: Meth
 pub(super) fn watch(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
     call.params.finish()?;
     // Subscribed before the reply, so that every change after the reply is reported.
-    let changes = control.layer.subscribe_approvals();
+    let changes = control.layer.approvals().subscribe();
     Ok(MethodReply::follow(move |notifier| notify_changes(changes, notifier)))
 }
 
@@ -133,9 +133,9 @@ pub(super) fn list_grants(
 ) -> MethodResult {
     call.params.finish()?;
     let layer = Arc::clone(&control.layer);
-    Ok(MethodReply::deferred(
-        async move { rpc::encode_result(&json!({"grants": layer.standing_rules().await})) },
-    ))
+    Ok(MethodReply::deferred(async move {
+        rpc::encode_result(&json!({"grants": layer.approvals().standing_rules().await}))
+    }))
 }
 
 /// Revokes a standing rule. Matching calls need an approval again from then on.
@@ -147,7 +147,7 @@ pub(super) fn revoke_grant(
     let id: String = call.params.only("id")?;
     let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
     Ok(MethodReply::deferred(async move {
-        match layer.revoke_rule(&id, &by).await {
+        match layer.approvals().revoke_rule(&id, &by).await {
             Ok(()) => rpc::encode_result(&json!({"id": id, "revoked": true})),
             Err(error) => Err(decide_error(&error).with_data("id", id)),
         }

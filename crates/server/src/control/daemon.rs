@@ -49,7 +49,7 @@ pub(super) fn reload(control: &ControlContext, _: &mut ConnectionState, call: Me
     Ok(MethodReply::deferred(async move {
         let acceptance = match accept {
             Some(digest) => {
-                layer.pin().verify(pin).await.map_err(|error| pin_error(&error))?;
+                layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?;
                 Acceptance::Confirmed(digest)
             }
             None => Acceptance::Ask,

@@ -37,7 +37,7 @@ pub(super) fn set(control: &ControlContext, session: &mut ConnectionState, call:
     Ok(MethodReply::deferred(async move {
         // A change to a stricter mode needs no PIN.
         let proof = match ModeChangeResult::needs_pin(layer.status().mode, mode) {
-            true => Some(layer.pin().verify(pin).await.map_err(|error| pin_error(&error))?),
+            true => Some(layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?),
             false => None,
         };
         match layer.set_mode(mode, &reason, &caller, proof).await {
@@ -66,7 +66,7 @@ pub(super) fn set_pin(control: &ControlContext, _: &mut ConnectionState, call: M
     params.finish()?;
     let layer = Arc::clone(&control.layer);
     Ok(MethodReply::deferred(async move {
-        layer.pin().set(given, new).await.map_err(|error| pin_error(&error))?;
-        rpc::encode_result(&json!({"pin": layer.pin().is_set()}))
+        layer.approvals().pin().set(given, new).await.map_err(|error| pin_error(&error))?;
+        rpc::encode_result(&json!({"pin": layer.approvals().pin().is_set()}))
     }))
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use execution::{OperatorProof, Reversal, RevertedChange, ToolExecutionLayer, UndoError, UndoResult};
+use approvals::OperatorProof;
+use execution::{Reversal, RevertedChange, ToolExecutionLayer, UndoError, UndoResult};
 use serde_json::{Value, json};
 use tool::{CallId, Caller, CallerEndpoint};
 
@@ -22,7 +23,8 @@ pub(super) fn run(control: &ControlContext, session: &mut ConnectionState, call:
         let undone = match dry_run {
             true => preview_undo(&layer, call_id).await,
             false => {
-                let proof = layer.pin().verify(pin).await.map_err(|error| super::pin_error(&error))?;
+                let proof =
+                    layer.approvals().pin().verify(pin).await.map_err(|error| super::pin_error(&error))?;
                 undo(&layer, call_id, &caller, proof).await
             }
         };

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use execution::{ApprovalMode, CallRequest, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
+use approvals::ApprovalMode;
+use execution::{CallRequest, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
 use serde_json::{Map, Value};
 use tool::{CallerEndpoint, Progress, TraceContext};
 

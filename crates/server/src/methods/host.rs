@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use execution::{
-    ApprovalMode, CallRequest, CuratedMapCheck, HostCall, HostCallOrigin, HostCallOutcome, UnknownHost,
-};
+use approvals::ApprovalMode;
+use execution::{CallRequest, CuratedMapCheck, HostCall, HostCallOrigin, HostCallOutcome, UnknownHost};
 use serde_json::json;
 use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 

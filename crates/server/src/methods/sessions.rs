@@ -1,6 +1,7 @@
 //! `sinew/session.…`: worker sessions of an orchestrator.
 
-use execution::{SessionError, SessionTerms};
+use approvals::sessions::{SessionError, SessionTerms};
+use execution::Throttled;
 use serde_json::{Map, Value, json};
 
 use crate::agent::{AgentContext, rate_limited};
@@ -118,7 +119,9 @@ fn session_error(error: &SessionError) -> RpcError {
         SessionError::Terms(_) => return RpcError::invalid_params("session", &error.to_string()),
         SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
         SessionError::NotFound => "not_found",
-        SessionError::RateLimited(throttled) => return rate_limited(error.to_string(), *throttled),
+        SessionError::RateLimited { retry_after_ms } => {
+            return rate_limited(error.to_string(), Throttled { retry_after_ms: *retry_after_ms });
+        }
         SessionError::NotRecorded(_) => "ledger_unavailable",
     };
     RpcError::server(word, error.to_string())

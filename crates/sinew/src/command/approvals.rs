@@ -4,7 +4,7 @@
 mod decisions;
 mod watch;
 
-use execution::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
+use approvals::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
 use serde_json::{Map, Value, json};
 use tool::{json_kind, strict_json};
 

@@ -4,7 +4,8 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use execution::{ApprovalMode, CallRequest, ToolFilter};
+use ::approvals::ApprovalMode;
+use execution::{CallRequest, ToolFilter};
 use serde_json::{Value, json};
 use server::StateLock;
 use tool::{Arguments, Caller, CallerEndpoint, Progress, ToolDefinition, ToolResult, TraceContext};

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::AsFd;
 
-use execution::Pin;
+use approvals::Pin;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
 use server::ClientError;

@@ -155,7 +155,7 @@ fn draw_bars(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
                 column(bar.start_us + bar.duration_us).saturating_sub(start).max(1).min(width - start);
             let rest = width - start - length;
             let line = [" ".repeat(start), "█".repeat(length), " ".repeat(rest)].concat();
-            format!("{:<14}│{line}│ {}", bar.name, duration(bar.duration_us))
+            format!("{:<16}│{line}│ {}", bar.name, duration(bar.duration_us))
         })
         .collect()
 }

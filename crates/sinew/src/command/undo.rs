@@ -30,7 +30,7 @@ fn in_this_process(setting: &CommandContext, args: &UndoArgs) -> Result<Value, C
     let runtime = setting.runtime()?;
     let layer = compose::embedded_layer(setting)?;
     let mut source = pin::PinSource::from_args(args.pin);
-    if !args.dry_run && layer.pin().is_set() {
+    if !args.dry_run && layer.approvals().pin().is_set() {
         source.read_pin()?;
     }
     let by = call::caller("sinew undo");
@@ -38,7 +38,7 @@ fn in_this_process(setting: &CommandContext, args: &UndoArgs) -> Result<Value, C
         if args.dry_run {
             return Ok(server::preview_undo(&layer, args.call_id).await);
         }
-        let proof = layer.pin().verify(source.known().map(str::to_owned)).await;
+        let proof = layer.approvals().pin().verify(source.known().map(str::to_owned)).await;
         let proof = proof.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))?;
         Ok::<_, CommandError>(server::undo(&layer, args.call_id, &by, proof).await)
     });

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use execution::{ListedApproval, OperatorDecision, ToolExecutionLayer, escape_for_display};
+use approvals::{ListedApproval, OperatorDecision, escape_for_display};
+use execution::ToolExecutionLayer;
 use serde_json::{Map, Value, json};
 use server::ClientError;
 use tool::Caller;
@@ -183,7 +184,7 @@ fn confirm_on_terminal(question: &str) -> Result<bool, CommandError> {
 
 /// Returns the ids of all open approval requests except `brought`, the one that the call refers to.
 pub(crate) async fn open_approvals_except(layer: &ToolExecutionLayer, brought: Option<&str>) -> Vec<String> {
-    let open = layer.approvals().await.into_iter().map(|listed| listed.request.id);
+    let open = layer.approvals().list().await.into_iter().map(|listed| listed.request.id);
     open.filter(|id| Some(id.as_str()) != brought).collect()
 }
 
@@ -193,9 +194,9 @@ pub(crate) async fn decide_on_terminal(
     layer: &Arc<ToolExecutionLayer>,
     mut seen: Vec<String>,
 ) -> std::convert::Infallible {
-    let mut changes = layer.subscribe_approvals();
+    let mut changes = layer.approvals().subscribe();
     loop {
-        for listed in layer.approvals().await {
+        for listed in layer.approvals().list().await {
             if listed.state == "pending" && !seen.contains(&listed.request.id) {
                 seen.push(listed.request.id.clone());
                 decide_one_on_terminal(layer, &listed).await;
@@ -211,7 +212,7 @@ async fn decide_one_on_terminal(layer: &Arc<ToolExecutionLayer>, listed: &Listed
     for line in request_heading(listed).iter().chain(&listed.request.lines()) {
         print_message(colour_line(line));
     }
-    let needs_pin = layer.pin().is_set();
+    let needs_pin = layer.approvals().pin().is_set();
     let asked = tokio::task::spawn_blocking(move || {
         let yes = is_interactive() && confirm("approve this call?");
         let pin = (yes && needs_pin).then(|| pin::read_hidden("operator PIN").ok()).flatten();

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use approvals::ListedApproval;
 use crossterm::event::{self, Event, KeyEventKind};
-use execution::ListedApproval;
 use serde_json::{Map, Value, json};
 use server::{Client, ClientError, DaemonSocket};
 use tokio::runtime::Runtime;

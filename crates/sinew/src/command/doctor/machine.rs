@@ -95,7 +95,7 @@ fn finding_row(finding: &SandboxFinding) -> Row {
 }
 
 fn pin_row(setting: &CommandContext) -> Row {
-    match execution::Pin::at(setting.home().state_dir()).is_set() {
+    match approvals::Pin::at(setting.home().state_dir()).is_set() {
         true => Row::good("approvals", "operator PIN", "set: nothing is approved without it"),
         false => {
             Row::note("approvals", "operator PIN", "not set: any process that runs as you can approve calls")

@@ -4,7 +4,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use execution::{ApprovalMode, CallRequest, HostCall, HostCallOrigin, HostJudge, HostVerdict, UnknownHost};
+use approvals::ApprovalMode;
+use execution::{CallRequest, HostCall, HostCallOrigin, HostJudge, HostVerdict, UnknownHost};
 use serde_json::{Value, json};
 use tool::{Arguments, Caller, CallerEndpoint};
 

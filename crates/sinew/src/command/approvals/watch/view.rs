@@ -10,7 +10,7 @@ mod layout;
 
 use std::time::{Duration, Instant};
 
-use execution::{ListedApproval, escape_for_display};
+use approvals::{ListedApproval, escape_for_display};
 use serde_json::{Map, Value};
 
 /// Time that a request must be on the screen before it can be approved, so that a key meant for the previous

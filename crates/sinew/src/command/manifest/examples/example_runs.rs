@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use execution::{ApprovalMode, CallRequest, ToolExecutionLayer};
+use approvals::ApprovalMode;
+use execution::{CallRequest, ToolExecutionLayer};
 use manifest::{CommandExample, Manifest, ToolType};
 use registry::ToolRegistry;
 use serde_json::Value;

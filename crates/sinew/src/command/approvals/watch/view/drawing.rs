@@ -1,7 +1,7 @@
 //! Renders the screen: the pending requests, the selected request and the key help. Drawing also records how
 //! much of a request has been displayed.
 
-use execution::{ApprovalRequestLine, LineStyle, escape_for_display};
+use approvals::{ApprovalRequestLine, LineStyle, escape_for_display};
 
 use super::super::super::colour_line;
 use super::layout::{reason_lines, rule_lines, truncate, wrap};

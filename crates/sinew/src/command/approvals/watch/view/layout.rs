@@ -1,6 +1,6 @@
 //! Line layout for the view: texts shown instead of a request, and wrapping to the screen width.
 
-use execution::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
+use approvals::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
 use serde_json::Value;
 
 pub(super) fn rule_lines(rule: &Value) -> Vec<ApprovalRequestLine> {

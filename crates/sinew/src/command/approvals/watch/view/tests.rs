@@ -1,7 +1,7 @@
 //! Tests of the view without a terminal: screen content and key handling.
 
+use approvals::{ApprovalFact, ApprovalRequest, DiffLineKind, FileDiff};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use execution::{ApprovalFact, ApprovalRequest, DiffLineKind, FileDiff};
 use jiff::Timestamp;
 use serde_json::json;
 use tool::{CallId, Mode as Operating, RiskLevel, RuleRef};
@@ -360,7 +360,7 @@ fn leaving_reasons_returns_to_the_request() {
 fn wrapping_breaks_between_words_and_loses_nothing() {
     let check = |text: &str, width: usize, pieces: &[&str]| {
         let line =
-            execution::ApprovalRequestLine { style: execution::LineStyle::Plain, text: text.to_owned() };
+            approvals::ApprovalRequestLine { style: approvals::LineStyle::Plain, text: text.to_owned() };
         let wrapped: Vec<String> = layout::wrap(&line, width).into_iter().map(|line| line.text).collect();
         assert_eq!(wrapped, pieces, "{text}");
     };
@@ -377,8 +377,8 @@ fn wrapping_breaks_between_words_and_loses_nothing() {
 fn every_visible_character_has_a_width() {
     let shown = (' '..=char::MAX).filter(|c| !tool::is_invisible(*c));
     for c in shown {
-        let line = execution::ApprovalRequestLine {
-            style: execution::LineStyle::Plain,
+        let line = approvals::ApprovalRequestLine {
+            style: approvals::LineStyle::Plain,
             text: c.to_string().repeat(41),
         };
         assert!(layout::wrap(&line, 20).len() >= 2, "{c:?} {:x}", u32::from(c));

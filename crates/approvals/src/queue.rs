@@ -1,0 +1,423 @@
+//! Approval requests and standing rules as a pure fold over ledger entries.
+//!
+//! Every change is proposed as a ledger entry, written to disk by the caller, and then applied; a restart
+//! applies the same entries again. So the state in memory always equals the ledger. The caller passes the
+//! time in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ledger::entry::{ApprovalEvent, ApprovalEventEntry};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tool::Caller;
+
+use crate::rule::{CallProfile, RuleScope};
+
+/// Limits of open requests: in total, per user regardless of client names, and per caller. A flood of
+/// requests is a way to make an operator approve without reading.
+const MAX_OPEN: usize = 128;
+const MAX_OPEN_PER_USER: usize = 64;
+const MAX_OPEN_PER_CALLER: usize = 32;
+/// Open requests per user that are reserved for clients without one, so that two busy clients do not block a
+/// third.
+const RESERVED_FOR_NEW_CALLERS: usize = 16;
+/// Limit of standing rules: more than a person remembers having created.
+const MAX_RULES: usize = 64;
+/// Closed requests that are remembered, so that callers can learn how their request ended.
+const MAX_CLOSED: usize = 256;
+
+/// All approval requests and standing rules.
+#[derive(Debug, Default)]
+pub(crate) struct ApprovalQueue {
+    requests: BTreeMap<String, QueuedRequest>,
+    rules: BTreeMap<String, ActiveRule>,
+    /// Ids of closed requests, oldest first.
+    closed: VecDeque<String>,
+}
+
+/// Approval request with its state.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuedRequest {
+    pub(crate) digest: String,
+    pub(crate) terms: RequestTerms,
+    pub(crate) state: RequestState,
+}
+
+impl QueuedRequest {
+    /// Returns true if the request is pending or approved and has not expired at `now`.
+    fn is_open_at(&self, now: Timestamp) -> bool {
+        match &self.state {
+            RequestState::Pending => now < self.terms.expires_at,
+            RequestState::Granted { until } => now < *until,
+            RequestState::Denied { .. }
+            | RequestState::Expired
+            | RequestState::Used
+            | RequestState::Void { .. } => false,
+        }
+    }
+}
+
+/// Content of a request as recorded in the ledger.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RequestTerms {
+    /// Call that requested approval.
+    pub(crate) call: Arc<ledger::CallHeader>,
+    /// Rules that require approval, by file and name.
+    pub(crate) rules: Vec<String>,
+    /// Keyed digest of the file of the request.
+    #[serde(alias = "card")]
+    pub(crate) request_digest: String,
+    #[serde(alias = "asked_at")]
+    pub(crate) requested_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// State of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RequestState {
+    Pending,
+    /// Approved; the approval can be used once, before `until`.
+    Granted {
+        until: Timestamp,
+    },
+    Denied {
+        message: Option<String>,
+    },
+    Expired,
+    Used,
+    /// Withdrawn: by the caller, because the effect or a rule changed, or because the operator edited the
+    /// call.
+    Void {
+        why: String,
+    },
+}
+
+impl RequestState {
+    /// Name of the state for people.
+    pub(crate) fn as_str(&self) -> &'static str {
+        match self {
+            RequestState::Pending => "pending",
+            RequestState::Granted { .. } => "approved",
+            RequestState::Denied { .. } => "denied",
+            RequestState::Expired => "expired",
+            RequestState::Used => "used",
+            RequestState::Void { .. } => "withdrawn",
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self, RequestState::Pending | RequestState::Granted { .. })
+    }
+}
+
+/// Standing rule: matching calls need no further approval for a while.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ActiveRule {
+    pub(crate) rule: RuleScope,
+    /// Id of the approval that created the rule.
+    pub(crate) from: String,
+    pub(crate) made_at: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+/// Facts of a call that wants to use an approval.
+#[derive(Clone, Copy, Debug)]
+pub struct ApprovalClaim<'a> {
+    /// Caller that claims it.
+    pub caller: &'a Caller,
+    /// Digest of the effect of the call.
+    pub digest: &'a str,
+    /// Rules that require approval now.
+    pub rules: &'a [String],
+}
+
+/// Limit that prevents a new request or rule; holds its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapacityError {
+    /// Limit of all callers together.
+    Total(usize),
+    /// Limit per user, identified by the uid from the kernel.
+    User(usize),
+    /// Limit of one caller.
+    Caller(usize),
+}
+
+/// Reason why a request cannot be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UndecidableRequest {
+    Unknown,
+    /// It was decided earlier or has expired; holds the name of its state.
+    AlreadyDecided(&'static str),
+}
+
+/// Reason why an approval cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnusableApproval {
+    /// There is none, or it belongs to another caller.
+    Unknown,
+    /// It is not decided yet.
+    Pending,
+    /// It was denied; holds the operator's message.
+    Denied(Option<String>),
+    /// It was not decided or not used in time.
+    Expired,
+    /// It was used before.
+    Used,
+    /// It was withdrawn; holds the reason.
+    Void(String),
+    /// It was given for another effect.
+    Mismatch,
+}
+
+impl ApprovalQueue {
+    /// All requests, oldest first.
+    pub(crate) fn requests(&self) -> Vec<(&String, &QueuedRequest)> {
+        let mut all: Vec<_> = self.requests.iter().collect();
+        all.sort_by(|one, other| {
+            (one.1.terms.requested_at, one.0).cmp(&(other.1.terms.requested_at, other.0))
+        });
+        all
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<&QueuedRequest> {
+        self.requests.get(id)
+    }
+
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&String, &ActiveRule)> {
+        self.rules.iter()
+    }
+
+    /// Proposes a new request.
+    pub(crate) fn propose_request(
+        &self,
+        id: &str,
+        digest: &str,
+        terms: &RequestTerms,
+    ) -> Result<ApprovalEventEntry, CapacityError> {
+        self.check_capacity(&terms.call.caller, terms.requested_at)?;
+        let asked =
+            QueuedRequest { digest: digest.to_owned(), terms: terms.clone(), state: RequestState::Pending };
+        Ok(request_entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
+    }
+
+    /// Checks that this caller may open one more request.
+    pub(crate) fn check_capacity(&self, asks: &Caller, now: Timestamp) -> Result<(), CapacityError> {
+        // Expired requests do not count, whether their expiry is recorded yet or not.
+        let open = || self.requests.values().filter(|asked| asked.is_open_at(now));
+        let of_user = || open().filter(|asked| asked.terms.call.caller.uid == asks.uid);
+        if open().count() >= MAX_OPEN {
+            return Err(CapacityError::Total(MAX_OPEN));
+        }
+        let of_one = of_user().filter(|asked| asked.terms.call.caller.is_same_party(asks)).count();
+        if of_one >= MAX_OPEN_PER_CALLER {
+            return Err(CapacityError::Caller(MAX_OPEN_PER_CALLER));
+        }
+        let space =
+            if of_one == 0 { MAX_OPEN_PER_USER } else { MAX_OPEN_PER_USER - RESERVED_FOR_NEW_CALLERS };
+        if of_user().count() >= space {
+            return Err(CapacityError::User(space));
+        }
+        Ok(())
+    }
+
+    /// Proposes an approval. The first decision wins.
+    pub(crate) fn propose_grant(
+        &self,
+        id: &str,
+        by: &str,
+        now: Timestamp,
+        until: Timestamp,
+    ) -> Result<ApprovalEventEntry, UndecidableRequest> {
+        let asked = self.find_decidable(id, now)?;
+        Ok(request_entry(id, asked, ApprovalEvent::Granted, Some(by), json!({"until": until})))
+    }
+
+    /// Proposes a denial.
+    pub(crate) fn propose_denial(
+        &self,
+        id: &str,
+        by: &str,
+        now: Timestamp,
+        message: Option<&str>,
+    ) -> Result<ApprovalEventEntry, UndecidableRequest> {
+        let asked = self.find_decidable(id, now)?;
+        Ok(request_entry(id, asked, ApprovalEvent::Denied, Some(by), json!({"message": message})))
+    }
+
+    /// Returns a request that can still be decided.
+    pub(crate) fn find_decidable(
+        &self,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<&QueuedRequest, UndecidableRequest> {
+        let asked = self.requests.get(id).ok_or(UndecidableRequest::Unknown)?;
+        match &asked.state {
+            RequestState::Pending if now < asked.terms.expires_at => Ok(asked),
+            RequestState::Pending => Err(UndecidableRequest::AlreadyDecided(RequestState::Expired.as_str())),
+            over => Err(UndecidableRequest::AlreadyDecided(over.as_str())),
+        }
+    }
+
+    /// Proposes the use of an approval, if it was given to this caller for this effect.
+    pub(crate) fn propose_use(
+        &self,
+        id: &str,
+        claim: ApprovalClaim<'_>,
+        now: Timestamp,
+    ) -> Result<ApprovalEventEntry, UnusableApproval> {
+        let asked = self.find_usable(id, claim.caller, now)?;
+        // The operator did not know of a rule that was not in the request.
+        let as_shown = claim.rules.iter().all(|rule| asked.terms.rules.contains(rule));
+        if asked.digest != claim.digest || !as_shown {
+            return Err(UnusableApproval::Mismatch);
+        }
+        Ok(request_entry(id, asked, ApprovalEvent::Used, None, Value::Null))
+    }
+
+    /// Returns an approval that this caller may use.
+    pub(crate) fn find_usable(
+        &self,
+        id: &str,
+        caller: &Caller,
+        now: Timestamp,
+    ) -> Result<&QueuedRequest, UnusableApproval> {
+        let asked = self.requests.get(id).filter(|asked| asked.terms.call.caller.is_same_party(caller));
+        let asked = asked.ok_or(UnusableApproval::Unknown)?;
+        match &asked.state {
+            RequestState::Granted { until } if now < *until => Ok(asked),
+            RequestState::Pending if now < asked.terms.expires_at => Err(UnusableApproval::Pending),
+            RequestState::Granted { .. } | RequestState::Pending | RequestState::Expired => {
+                Err(UnusableApproval::Expired)
+            }
+            RequestState::Denied { message } => Err(UnusableApproval::Denied(message.clone())),
+            RequestState::Used => Err(UnusableApproval::Used),
+            RequestState::Void { why } => Err(UnusableApproval::Void(why.clone())),
+        }
+    }
+
+    /// Proposes the withdrawal of a pending request or an unused approval.
+    pub(crate) fn propose_void(&self, id: &str, why: &str) -> Option<ApprovalEventEntry> {
+        let asked = self.requests.get(id).filter(|asked| asked.state.is_open())?;
+        Some(request_entry(id, asked, ApprovalEvent::Void, None, json!({"why": why})))
+    }
+
+    /// Proposes the expiry of everything that has expired at `now`.
+    pub(crate) fn propose_expiries(&self, now: Timestamp) -> Vec<ApprovalEventEntry> {
+        let questions =
+            self.requests.iter().filter(|(_, asked)| asked.state.is_open() && !asked.is_open_at(now));
+        let rules = self.rules.iter().filter(|(_, status)| status.until <= now);
+        let questions =
+            questions.map(|(id, asked)| request_entry(id, asked, ApprovalEvent::Expired, None, Value::Null));
+        questions
+            .chain(rules.map(|(id, status)| rule_entry(id, status, ApprovalEvent::Expired, None)))
+            .collect()
+    }
+
+    /// Proposes a new standing rule.
+    pub(crate) fn propose_rule(
+        &self,
+        id: &str,
+        status: &ActiveRule,
+        by: &str,
+    ) -> Result<ApprovalEventEntry, CapacityError> {
+        if self.rules.len() >= MAX_RULES {
+            return Err(CapacityError::Total(MAX_RULES));
+        }
+        Ok(ApprovalEventEntry {
+            data: json!(status),
+            ..rule_entry(id, status, ApprovalEvent::Standing, Some(by))
+        })
+    }
+
+    /// Proposes the revocation of a standing rule.
+    pub(crate) fn propose_revocation(&self, id: &str, by: &str) -> Option<ApprovalEventEntry> {
+        self.rules.get(id).map(|status| rule_entry(id, status, ApprovalEvent::Revoked, Some(by)))
+    }
+
+    /// Id of the standing rule that covers a call, if there is one.
+    pub(crate) fn covering_rule(&self, wanted: &CallProfile<'_>, now: Timestamp) -> Option<&String> {
+        let holds = |status: &ActiveRule| now < status.until && status.rule.covers(wanted);
+        self.rules.iter().find(|(_, status)| holds(status)).map(|(id, _)| id)
+    }
+
+    /// Applies a ledger entry. An entry that cannot be parsed is ignored, which can only result in fewer
+    /// approvals.
+    pub(crate) fn apply(&mut self, approval: &ApprovalEventEntry) {
+        let ApprovalEventEntry { id, event, digest, data, .. } = approval;
+        let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
+        match event {
+            ApprovalEvent::Requested => {
+                if let Ok(terms) = serde_json::from_value(data.clone()) {
+                    let asked = QueuedRequest { digest: digest.clone(), terms, state: RequestState::Pending };
+                    self.requests.insert(id.clone(), asked);
+                }
+            }
+            ApprovalEvent::Granted => match text("until").and_then(|until| until.parse().ok()) {
+                Some(until) => self.set_state(id, RequestState::Granted { until }),
+                None => self.set_state(id, RequestState::Expired),
+            },
+            ApprovalEvent::Standing => {
+                if let Ok(status) = serde_json::from_value(data.clone()) {
+                    self.rules.insert(id.clone(), status);
+                }
+            }
+            ApprovalEvent::Denied => self.set_state(id, RequestState::Denied { message: text("message") }),
+            ApprovalEvent::Expired => self.set_state(id, RequestState::Expired),
+            ApprovalEvent::Used => self.set_state(id, RequestState::Used),
+            ApprovalEvent::Void | ApprovalEvent::Revoked | ApprovalEvent::Other => {
+                self.set_state(id, RequestState::Void { why: text("why").unwrap_or_default() });
+            }
+        }
+    }
+
+    fn set_state(&mut self, id: &str, state: RequestState) {
+        self.rules.remove(id);
+        let Some(asked) = self.requests.get_mut(id) else { return };
+        let is_over = asked.state.is_open() && !state.is_open();
+        asked.state = state;
+        if is_over {
+            self.closed.push_back(id.to_owned());
+        }
+        while self.closed.len() > MAX_CLOSED
+            && let Some(oldest) = self.closed.pop_front()
+        {
+            self.requests.remove(&oldest);
+        }
+    }
+}
+
+fn request_entry(
+    id: &str,
+    asked: &QueuedRequest,
+    event: ApprovalEvent,
+    by: Option<&str>,
+    data: Value,
+) -> ApprovalEventEntry {
+    ApprovalEventEntry {
+        id: id.to_owned(),
+        event,
+        call_id: Some(asked.terms.call.call_id),
+        tool: Some(asked.terms.call.tool.clone()),
+        digest: asked.digest.clone(),
+        by: by.map(str::to_owned),
+        data,
+    }
+}
+
+/// Builds a ledger entry about a standing rule.
+fn rule_entry(id: &str, status: &ActiveRule, event: ApprovalEvent, by: Option<&str>) -> ApprovalEventEntry {
+    ApprovalEventEntry {
+        id: id.to_owned(),
+        event,
+        call_id: None,
+        tool: Some(status.rule.tool().to_owned()),
+        digest: String::new(),
+        by: by.map(str::to_owned),
+        data: json!({"from": status.from}),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,369 @@
+//! The approval stage of the pipeline: requests approval, waits for the decision, and consumes the approval
+//! right before the call runs.
+//!
+//! A waiting call holds no resources. After an approval it runs through the pipeline again from the start, so
+//! that mode, rate limits, bounds and effect are those of the moment in which it runs.
+
+mod argument_edit;
+mod explain_record;
+mod forecast;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use approvals::edits::EditReceiver;
+use approvals::refusals::{pending_refusal, rule_expired_refusal, unusable_refusal};
+use approvals::{
+    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, SubmitError,
+    UnusableApproval, new_approval_id, rule_names,
+};
+use governance::{ApprovalRequired, Permit};
+use registry::Tool;
+use serde_json::json;
+use telemetry::{SpanNote, Stage};
+use tool::{Arguments, Failure, ProgressNote, Refusal, RefusalCode};
+
+pub(crate) use forecast::{ApprovalForecast, EffectPolicy, forecast};
+
+use crate::call::PipelineCall;
+use crate::calls::CallState;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::PipelineHalt;
+use crate::recorder;
+use crate::secret_screening;
+use crate::sessions;
+use argument_edit::apply_edit;
+
+/// Returns the permit of a call that requires approval: by the approval that the call references, by a
+/// standing rule, or after a wait for the decision and another run through the pipeline.
+pub(crate) async fn approve(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+) -> Result<(Permit, ApprovalBasis), PipelineHalt> {
+    call.keep_denial_facts(&question.facts());
+    let rules = rule_names(question.approval_rules());
+    if let ApprovalMode::Never = call.approval_mode {
+        // If the call could not be shown to the operator anyway, that is the reason to report.
+        let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+        check_showable(layer, call, &question, &effect)?;
+        return Err(Box::new(question.no_approver_refusal()).into());
+    }
+    let Some(approval_ref) = &call.approval_ref else {
+        return request_approval(layer, call, tool, question, rules).await;
+    };
+    match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
+        Ok(()) => {
+            let approval_ref = approval_ref.clone();
+            Ok((question.into_permit(), ApprovalBasis::Once { approval_ref, rules }))
+        }
+        Err(UnusableApproval::Pending) => {
+            let (question, effect) =
+                compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
+            if layer.approvals.is_for_effect(&approval_ref.id, &effect) {
+                let arguments = question.call().arguments().clone();
+                drop((question, effect));
+                let ApprovalMode::Wait = call.approval_mode else {
+                    return Err(pending_refusal(&call.tool_name, &approval_ref.id, "asked").into());
+                };
+                let edits = begin_waiting(layer, call, &approval_ref.id);
+                return Err(wait_for_decision(layer, call, tool, approval_ref, arguments, edits).await);
+            }
+            if !approval_ref.is_own {
+                return Err(
+                    unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Mismatch).into()
+                );
+            }
+            layer.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
+            request_approval(layer, call, tool, question, rules).await
+        }
+        // The approval was used by a run that was interrupted before it began, or the request was withdrawn
+        // because the effect has changed.
+        Err(UnusableApproval::Used | UnusableApproval::Void(_)) if approval_ref.is_own => {
+            request_approval(layer, call, tool, question, rules).await
+        }
+        Err(why) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why).into()),
+    }
+}
+
+/// Interval of progress notes while a call waits.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+const EFFECT_CHANGED: &str = "the effect of the call has changed since approval was requested";
+
+/// Consumes the approval if it still matches the effect of the call. This is the last step before the
+/// decision is recorded and the call runs. Returns the id of the approval or of the standing rule.
+pub(crate) async fn consume_approval(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    permit: Permit,
+    approved: &ApprovalBasis,
+) -> Result<(Permit, String), PipelineHalt> {
+    let (permit, effect) = compute_effect(layer, call, tool, permit, |permit| permit).await?;
+    let again = |permit: &Permit| PipelineHalt::Rejudge(permit.call().arguments().clone(), None);
+    match approved {
+        ApprovalBasis::ByRule { rules } => {
+            let header = call.ledger_call_for(permit.call().definition());
+            let covering = layer.approvals.covering_rule(&effect, &header, &permit, rules);
+            // Revoked or expired in the meantime: the call is refused, and requests approval when it is
+            // repeated.
+            let id = covering.ok_or_else(|| rule_expired_refusal(&call.tool_name))?;
+            Ok((permit.with_previewed_arguments(effect.into_rewritten()), id))
+        }
+        ApprovalBasis::Once { approval_ref, rules } => {
+            let digest = effect.digest().to_owned();
+            let claim = ApprovalClaim { caller: &call.header.caller, digest: &digest, rules };
+            match layer.approvals.consume(&approval_ref.id, claim).await {
+                Ok(Ok(())) => {
+                    Ok((permit.with_previewed_arguments(effect.into_rewritten()), approval_ref.id.clone()))
+                }
+                Ok(Err(UnusableApproval::Mismatch)) if approval_ref.is_own => {
+                    layer.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
+                    Err(again(&permit))
+                }
+                Ok(Err(why)) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why).into()),
+                Err(error) => Err(recorder::ledger_unavailable(&call.tool_name, &error).into()),
+            }
+        }
+    }
+}
+
+/// Requests approval, unless a standing rule covers the call.
+async fn request_approval(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+    rules: Vec<String>,
+) -> Result<(Permit, ApprovalBasis), PipelineHalt> {
+    let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+    let header = call.ledger_call_for(question.call().definition());
+    if layer.approvals.covering_rule(&effect, &header, question.permit(), &rules).is_some() {
+        return Ok((question.into_permit(), ApprovalBasis::ByRule { rules }));
+    }
+    let (id, arguments) = (new_approval_id(), question.call().arguments().clone());
+    // Opened before the request is visible, so that the operator never finds a request whose call does not
+    // wait yet.
+    let edits = matches!(call.approval_mode, ApprovalMode::Wait).then(|| begin_waiting(layer, call, &id));
+    let approval_ref = submit_request(layer, call, &question, &effect, (&id, ArgumentOrigin::Caller)).await?;
+    drop((question, effect));
+    match edits {
+        Some(edits) => Err(wait_for_decision(layer, call, tool, &approval_ref, arguments, edits).await),
+        // A caller that does not wait gets the approval id to repeat the call with.
+        None => Err(pending_refusal(&call.tool_name, &id, "asked").into()),
+    }
+}
+
+/// Marks the call as waiting for this decision and opens its edit channel.
+fn begin_waiting<'a>(layer: &'a ToolExecutionLayer, call: &PipelineCall, id: &'a str) -> EditReceiver<'a> {
+    let edits = layer.approvals.open_edits(id);
+    layer.active_calls.set_state(&call.tracker, CallState::Suspended { approval_id: id.to_owned() });
+    sessions::cancel_if_closed(call);
+    edits
+}
+
+/// Origin of the arguments of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ArgumentOrigin {
+    Caller,
+    Operator,
+}
+
+/// Checks that a call can be shown to the operator.
+fn check_showable(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    question: &ApprovalRequired,
+    effect: &CallEffect,
+) -> Result<(), Box<Refusal>> {
+    let header = call.ledger_call_for(question.call().definition());
+    let requested =
+        RequestedCall { call: &header, question, effect, timeout: request_timeout(call), edited: false };
+    layer.approvals.check_showable(requested).map_err(|refusal| call.as_typed(refusal))
+}
+
+/// Submits a request for approval.
+async fn submit_request(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    question: &ApprovalRequired,
+    effect: &CallEffect,
+    (id, origin): (&str, ArgumentOrigin),
+) -> Result<ApprovalRef, Box<Refusal>> {
+    let header = call.ledger_call_for(question.call().definition());
+    let (timeout, edited) = (request_timeout(call), origin == ArgumentOrigin::Operator);
+    let requested = RequestedCall { call: &header, question, effect, timeout, edited };
+    let charge = |bytes| charge_records(layer, call, bytes);
+    match layer.approvals.submit(id, requested, charge).await {
+        Ok(()) => Ok(ApprovalRef { id: id.to_owned(), is_own: true }),
+        Err(SubmitError::Refused(refusal)) => Err(call.as_typed(refusal)),
+        Err(SubmitError::NotRecorded(error)) => Err(recorder::ledger_unavailable(&call.tool_name, &error)),
+    }
+}
+
+/// Time until a request of this call expires. The deadline of a caller that waits counts too.
+fn request_timeout(call: &PipelineCall) -> Duration {
+    let limit = call.snapshot.policy.approval_timeout();
+    if let ApprovalMode::Async = call.approval_mode { limit } else { call.time_left(limit) }
+}
+
+/// Charges a record to the budget of its caller, or refuses the call.
+fn charge_records(layer: &ToolExecutionLayer, call: &PipelineCall, bytes: usize) -> Result<(), Box<Refusal>> {
+    layer.bookkeeping.charge(&call.header.caller, bytes).map_err(|throttled| {
+        let reason =
+            "Permission denied: The records of this caller's questions exceed their budget in the ledger";
+        let refusal =
+            Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("record_budget");
+        let refusal = refusal.with_hint("nothing was run; try again later");
+        Box::new(Refusal { retry_after_ms: Some(throttled.retry_after_ms), ..refusal })
+    })
+}
+
+/// Waits for a decision. If the mode or the policy changes, the call is judged again at once.
+async fn wait_for_decision(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    approval_ref: &ApprovalRef,
+    arguments: Arguments,
+    mut edits: EditReceiver<'_>,
+) -> PipelineHalt {
+    let _timing = call.span.stage(Stage::Approve);
+    call.span.add_note(SpanNote::Approval(&approval_ref.id));
+    let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
+    let approvals = &layer.approvals;
+    // Subscribed before the first check, so that no decision is missed in between.
+    let (mut answers, mut changes) = (approvals.subscribe(), layer.policy_changes.subscribe());
+    loop {
+        match approvals.check_usable(&approval_ref.id, &call.header.caller) {
+            Ok(()) => return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone())),
+            Err(UnusableApproval::Pending) => {}
+            Err(why) => {
+                approvals.record_expired().await;
+                return unusable_refusal(&call.tool_name, &approval_ref.id, &why).into();
+            }
+        }
+        if layer.has_changed_since(call) {
+            return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone()));
+        }
+        // The deadline of the caller counts too: the request may be older than this call.
+        let left = call.time_left(approvals.time_left(&approval_ref.id));
+        if left.is_zero() && call.time_left(Duration::MAX).is_zero() {
+            return handle_deadline(layer, call, approval_ref).await;
+        }
+        tokio::select! {
+            biased;
+            by = call.tracker.stop().wait() => {
+                if approval_ref.is_own {
+                    approvals.void(&approval_ref.id, "the requesting call was cancelled").await;
+                }
+                return by.refusal(&call.tool_name, call.header.mode).into();
+            }
+            () = call.tracker.caller_left() => return pending_refusal(&call.tool_name, &approval_ref.id, "caller_gone").into(),
+            () = approvals.closed() => return pending_refusal(&call.tool_name, &approval_ref.id, "shutting_down").into(),
+            _ = answers.changed() => {}
+            _ = changes.changed() => {}
+            Some(edit) = edits.next() => {
+                if let Some(halt) = apply_edit(layer, call, tool, approval_ref, edit).await {
+                    return halt;
+                }
+            }
+            _ = heartbeat.tick() => call.progress.report(waiting_note(&approval_ref.id, left)),
+            () = tokio::time::sleep(left) => {}
+        }
+    }
+}
+
+/// Handles the deadline of the caller. A request created by this call expires with it.
+async fn handle_deadline(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    approval_ref: &ApprovalRef,
+) -> PipelineHalt {
+    layer.approvals.record_expired().await;
+    if approval_ref.is_own {
+        return unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Expired).into();
+    }
+    pending_refusal(&call.tool_name, &approval_ref.id, "deadline_passed").into()
+}
+
+/// Withdraws the request of a call that ended without a decision, so that the operator is not asked about a
+/// finished call.
+pub(crate) async fn withdraw_undecided(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    ended: Option<RefusalCode>,
+) {
+    let Some(approval_ref) = call.approval_ref.as_ref().filter(|approval_ref| approval_ref.is_own) else {
+        return;
+    };
+    if ended != Some(RefusalCode::ApprovalPending) {
+        layer.approvals.void(&approval_ref.id, "the requesting call ended before a decision").await;
+    }
+}
+
+/// Computes the effect of a call that requires approval. A refusal names the rule that requires the approval.
+async fn compute_effect_for_request(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+) -> Result<(ApprovalRequired, CallEffect), Box<Refusal>> {
+    let asked_by = question.approval_rules().first().cloned();
+    let looked = compute_effect(layer, call, tool, question, ApprovalRequired::permit).await;
+    looked.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
+}
+
+/// Computes the effect of a call on the blocking pool.
+async fn compute_effect<T: Send + 'static>(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    held: T,
+    permit: fn(&T) -> &Permit,
+) -> Result<(T, CallEffect), Box<Refusal>> {
+    let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.header.mode);
+    let looking = async {
+        let place = layer.opening_slots.acquire(call.header.caller.connection).await;
+        tokio::task::spawn_blocking(move || {
+            let effect = CallEffect::compute(&tool, permit(&held), mode, &ledger);
+            drop(place);
+            (held, effect)
+        })
+        .await
+    };
+    let failed = || {
+        let reason = "Sinew failed to compute the effect of the call";
+        Box::new(
+            Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, reason)
+                .with_detail("internal_fault"),
+        )
+    };
+    let (held, effect) = call.within_deadline(looking).await?.map_err(|_| failed())?;
+    match effect {
+        Ok(effect) => Ok((held, effect)),
+        Err(failure) => Err(preview_failure_refusal(call, failure)),
+    }
+}
+
+/// Progress note that keeps a client from treating a waiting call as hung.
+fn waiting_note(id: &str, left: Duration) -> ProgressNote {
+    let message = format!("waiting for the operator to decide approval {id} (at most {} s)", left.as_secs());
+    ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::with_message(message) }
+}
+
+/// Refusal of a call whose effect cannot be computed. The failure text of the tool is limited and screened as
+/// after a run.
+fn preview_failure_refusal(call: &PipelineCall, failure: Failure) -> Box<Refusal> {
+    let failure = secret_screening::limit_failure(failure, 0);
+    let reason = format!(
+        "Permission denied: Approval is required, but the effect of the call cannot be determined: {}",
+        failure.message
+    );
+    let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, reason).with_detail("not_foreseeable");
+    Box::new(match &failure.hint {
+        Some(hint) => refusal.with_hint(hint),
+        None => refusal,
+    })
+}

@@ -1,0 +1,70 @@
+//! Edits of the arguments of a waiting call by the operator. The edited call is checked, judged and submitted
+//! for approval like any other call. Nothing runs here.
+
+use std::sync::Arc;
+
+use approvals::edits::{ArgumentEdit, EditOutcome};
+use approvals::{ApprovalRef, new_approval_id};
+use governance::{ApprovalRequired, Verdict};
+use registry::Tool;
+use tool::{Arguments, Refusal};
+
+use super::{ArgumentOrigin, compute_effect, submit_request};
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+use crate::pipeline::{self, PipelineHalt};
+
+/// Applies an edit: the new arguments are checked, judged and submitted as a new request. If they are
+/// refused, the operator gets the reason and the call continues to wait unchanged.
+pub(super) async fn apply_edit(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    approval_ref: &ApprovalRef,
+    edit: ArgumentEdit,
+) -> Option<PipelineHalt> {
+    let ArgumentEdit { arguments, reply: answer } = edit;
+    let judged = judge_edit(layer, call, tool, arguments.clone()).await;
+    // The operator was already told that the edit timed out, so it must not take effect afterwards.
+    if answer.is_closed() {
+        if let Ok(Some(next)) = &judged {
+            let why = "the edit of the arguments timed out";
+            layer.approvals.void(&next.id, why).await;
+        }
+        return None;
+    }
+    let (reply, halt) = match judged {
+        Ok(Some(next)) => (
+            Ok(EditOutcome::ApprovalRequired(next.id.clone())),
+            Some(PipelineHalt::Edited(arguments, Some(next))),
+        ),
+        Ok(None) => (Ok(EditOutcome::Permitted), Some(PipelineHalt::Edited(arguments, None))),
+        Err(refusal) => (Err(refusal.reason), None),
+    };
+    if halt.is_some() {
+        layer.approvals.void(&approval_ref.id, "its arguments were changed by the operator").await;
+    }
+    let _ = answer.send(reply);
+    halt
+}
+
+/// Returns the new approval reference, or `None` if the edited call needs no approval.
+async fn judge_edit(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    arguments: Arguments,
+) -> Result<Option<ApprovalRef>, Box<Refusal>> {
+    let value = serde_json::Value::Object(arguments);
+    match pipeline::check_and_judge(layer, call, tool, value).await? {
+        Verdict::Permit(_) => Ok(None),
+        Verdict::Denial(denial) => Err(denial.into()),
+        Verdict::ApprovalRequired(question) => {
+            let (question, effect) =
+                compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
+            submit_request(layer, call, &question, &effect, (&new_approval_id(), ArgumentOrigin::Operator))
+                .await
+                .map(Some)
+        }
+    }
+}

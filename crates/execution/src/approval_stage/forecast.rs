@@ -1,0 +1,142 @@
+//! Predicts the result of an approval request without submitting it, for `explain`. Follows the same steps as
+//! the approval stage up to the point where something would be stored; the request is built and discarded.
+
+use std::sync::Arc;
+
+use approvals::refusals::{capacity_refusal, pending_refusal, unusable_refusal};
+use approvals::{
+    ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, UnusableApproval, rule_names,
+};
+use governance::ApprovalRequired;
+use registry::Tool;
+use tool::{Refusal, RuleRef};
+
+use super::{compute_effect, compute_effect_for_request, explain_record, request_timeout};
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+
+/// Predicted result of the approval stage.
+pub(crate) enum ApprovalForecast {
+    /// The operator would be asked; holds the refusal that the caller gets until then.
+    ApprovalRequired(Box<Refusal>),
+    /// The call is already approved; names the approval or the standing rule.
+    AlreadyApproved(RuleRef),
+}
+
+/// Policy for computing the effect of a call. The effect reveals the content of the files that the call would
+/// change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EffectPolicy {
+    /// Computed and not recorded, for the operator, who may read these files.
+    Unrecorded,
+    /// Computed and recorded in the ledger, for an agent: the refusal or the request of a real call would be
+    /// recorded too.
+    Recorded,
+    /// Not computed.
+    Skip,
+}
+
+/// Predicts the result of the approval stage, or returns the refusal that the call would get without a
+/// request.
+pub(crate) async fn forecast(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+    look: EffectPolicy,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    // A call that must not request approval does not use an approval either.
+    let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
+    if let Some(approval_ref) = brought {
+        match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
+            Ok(()) | Err(UnusableApproval::Pending) => {}
+            Err(why) => return Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
+        }
+    }
+    match look {
+        EffectPolicy::Unrecorded => forecast_with_effect(layer, call, tool, question, brought).await,
+        EffectPolicy::Recorded => {
+            call.keep_denial_facts(&question.facts());
+            let preview = forecast_with_effect(layer, call, tool, question, brought).await;
+            explain_record::record(layer, call, tool, &preview).await?;
+            preview
+        }
+        EffectPolicy::Skip => forecast_without_effect(layer, call, &question, brought),
+    }
+}
+
+async fn forecast_with_effect(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    tool: &Arc<Tool>,
+    question: ApprovalRequired,
+    brought: Option<&ApprovalRef>,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let rules = rule_names(question.approval_rules());
+    if let Some(approval_ref) = brought {
+        let (_question, effect) =
+            compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
+        return forecast_with_approval(layer, call, approval_ref, &effect, &rules);
+    }
+    let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+    let header = call.ledger_call_for(question.call().definition());
+    let (timeout, edited) = (request_timeout(call), false);
+    let requested = RequestedCall { call: &header, question: &question, effect: &effect, timeout, edited };
+    let submittable = if call.approval_mode == ApprovalMode::Never {
+        layer.approvals.check_showable(requested)
+    } else {
+        if let Some(id) = layer.approvals.covering_rule(&effect, &header, question.permit(), &rules) {
+            return Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&id)));
+        }
+        layer.approvals.check_submittable(requested)
+    };
+    submittable.map_err(|refusal| call.as_typed(refusal))?;
+    Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())))
+}
+
+/// Predicts the result without the effect, so that it does not depend on the content of files.
+fn forecast_without_effect(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    question: &ApprovalRequired,
+    brought: Option<&ApprovalRef>,
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let approvals = &layer.approvals;
+    let Some(approval_ref) = brought else {
+        let space = approvals.check_capacity(&call.header.caller);
+        space.map_err(|full| capacity_refusal(&call.tool_name, full))?;
+        return Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())));
+    };
+    Ok(ApprovalForecast::ApprovalRequired(
+        match approvals.check_usable(&approval_ref.id, &call.header.caller) {
+            Err(UnusableApproval::Pending) => pending_refusal(&call.tool_name, &approval_ref.id, "asked"),
+            _ => Box::new(question.no_approver_refusal()),
+        },
+    ))
+}
+
+/// Predicts the result for a call that presents an approval.
+fn forecast_with_approval(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    approval_ref: &ApprovalRef,
+    effect: &CallEffect,
+    rules: &[String],
+) -> Result<ApprovalForecast, Box<Refusal>> {
+    let claim = ApprovalClaim { caller: &call.header.caller, digest: effect.digest(), rules };
+    match layer.approvals.check_claim(&approval_ref.id, claim) {
+        Ok(()) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&approval_ref.id))),
+        Err(UnusableApproval::Pending) if layer.approvals.is_for_effect(&approval_ref.id, effect) => Ok(
+            ApprovalForecast::ApprovalRequired(pending_refusal(&call.tool_name, &approval_ref.id, "asked")),
+        ),
+        Err(UnusableApproval::Pending) => {
+            Err(unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Mismatch))
+        }
+        Err(why) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
+    }
+}
+
+/// Reference to an approval or a standing rule in the form of a `RuleRef`.
+fn approval_rule_ref(id: &str) -> RuleRef {
+    RuleRef { file: "approvals".into(), line: 0, id: id.into() }
+}

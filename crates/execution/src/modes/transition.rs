@@ -1,0 +1,229 @@
+//! Mode changes: along the allowed transitions, recorded, and applied to waiting and running calls.
+//!
+//! A looser mode takes effect once it is on disk, so no call that runs under it is older than its record. A
+//! stricter mode takes effect at once: if the ledger is unavailable, the change is recorded later, and a
+//! crash before that leaves the looser mode.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+use futures_util::FutureExt;
+use governance::files::RunningCalls;
+use governance::{ChangedBy, ModeTransition, is_human_edge, modes_settable_from};
+use ledger::entry::{ModeChange, NoteEntry};
+use ledger::{LedgerEntry, LedgerError};
+use registry::CacheScope;
+use serde_json::{Value, json};
+use telemetry::{TelemetryEvent, emit, redact};
+use tool::{Caller, Mode, ToolDefinition};
+
+use crate::layer::ToolExecutionLayer;
+use crate::modes::{ModeChangeResult, ModeError};
+use approvals::OperatorProof;
+
+/// Mode change requested by a rule or by the operator.
+#[derive(Debug)]
+pub(crate) struct ModeChangeRequest {
+    /// Mode in which a rule requested the change.
+    from: Option<Mode>,
+    to: Mode,
+    reason: String,
+    /// Name of the rule or of the operator.
+    by: String,
+    changed_by: ChangedBy,
+    /// Proof of the operator, if the operator requested the change.
+    proof: Option<OperatorProof>,
+    /// Measured values that triggered the rule.
+    sensors: Option<Value>,
+}
+
+impl ModeChangeRequest {
+    /// Request by a rule of the policy.
+    pub(crate) fn from_rule(transition: &ModeTransition) -> Self {
+        ModeChangeRequest {
+            from: Some(transition.from),
+            to: transition.to,
+            reason: transition.reason(),
+            by: transition.rule.id.to_string(),
+            changed_by: ChangedBy::Rule,
+            proof: None,
+            sensors: Some(transition.sensors()),
+        }
+    }
+
+    fn from_operator(to: Mode, reason: &str, by: &Caller, proof: Option<OperatorProof>) -> Self {
+        let (reason, by) = (redacted(reason), redacted(&by.display_name()));
+        ModeChangeRequest { from: None, to, reason, by, changed_by: ChangedBy::Human, proof, sensors: None }
+    }
+
+    fn to_ledger_entry(&self, from: Mode) -> ModeChange {
+        let mut data = json!({"human": self.changed_by == ChangedBy::Human});
+        if let (Some(data), Some(sensors)) = (data.as_object_mut(), &self.sensors) {
+            data.insert("sensors".to_owned(), sensors.clone());
+        }
+        ModeChange { from, to: self.to, reason: self.reason.clone(), by: Some(self.by.clone()), data }
+    }
+}
+
+/// Returns true if the operator made this change.
+pub(crate) fn is_by_operator(change: &ModeChange) -> bool {
+    change.data.get("human").and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn redacted(text: &str) -> String {
+    redact::shared().redact_text(text).into_owned()
+}
+
+/// Mode changes that are in effect and could not be recorded yet, oldest first.
+#[derive(Default)]
+pub(crate) struct UnrecordedModeChanges(Mutex<Vec<ModeChange>>);
+
+impl UnrecordedModeChanges {
+    fn lock(&self) -> MutexGuard<'_, Vec<ModeChange>> {
+        // The list is consistent after every statement, so a panic elsewhere cannot have broken it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Changes the mode on request of the operator: along the allowed transitions, and into LOCKDOWN from any
+    /// mode. The change is completed even if the client disconnects. A change to the current mode records
+    /// nothing. If the change requires the PIN depends on the mode when the change gets its turn, not on the
+    /// mode when it was requested.
+    pub async fn set_mode(
+        self: &Arc<Self>,
+        to: Mode,
+        reason: &str,
+        by: &Caller,
+        proof: Option<OperatorProof>,
+    ) -> Result<ModeChangeResult, ModeError> {
+        self.change_mode(ModeChangeRequest::from_operator(to, reason, by, proof)).await
+    }
+
+    pub(crate) async fn change_mode(
+        self: &Arc<Self>,
+        wish: ModeChangeRequest,
+    ) -> Result<ModeChangeResult, ModeError> {
+        let layer = Arc::clone(self);
+        let changing = AssertUnwindSafe(async move { layer.apply_mode_change(&wish).await }).catch_unwind();
+        let mut changing = Box::pin(changing);
+        // Polled here first, so that changes queue in the order of the requests. Of two spawned tasks the
+        // later one could take the lock first, and a request to leave LOCKDOWN would be applied after a later
+        // request for LOCKDOWN.
+        let changed = match poll_fn(|context| Poll::Ready(changing.poll_unpin(context))).await {
+            Poll::Ready(changed) => Ok(changed),
+            Poll::Pending => tokio::spawn(changing).await,
+        };
+        let fault = || Err(ModeError::NotRecorded("an internal fault in Sinew".to_owned()));
+        changed.ok().and_then(Result::ok).unwrap_or_else(fault)
+    }
+
+    /// Applies one change at a time, so that the last recorded mode is the current one.
+    async fn apply_mode_change(&self, wish: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
+        let _turn = self.mode_lock.lock().await;
+        let (from, to) = (self.mode.get(), wish.to);
+        if from == to || wish.from.is_some_and(|expected| expected != from) {
+            return Ok(ModeChangeResult { previous: from, recorded: true });
+        }
+        if wish.changed_by == ChangedBy::Human && !is_human_edge(from, to) {
+            tracing::warn!(%from, %to, by = wish.by, "mode_change_refused");
+            return Err(ModeError::NoTransition { from, to, allowed: modes_settable_from(from).collect() });
+        }
+        let is_proven = wish.proof.is_some() || !self.approvals.pin().is_set();
+        if wish.changed_by == ChangedBy::Human && ModeChangeResult::needs_pin(from, to) && !is_proven {
+            return Err(ModeError::PinRequired);
+        }
+        let change = wish.to_ledger_entry(from);
+        let recorded = if ModeChangeResult::loosens(to) {
+            self.record_mode(change).await.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
+            self.enter_mode(to, wish.changed_by);
+            true
+        } else {
+            self.enter_mode(to, wish.changed_by);
+            self.record_or_defer(change).await
+        };
+        let (reason, by, sensors) = (&wish.reason, &wish.by, wish.sensors.as_ref());
+        emit(TelemetryEvent::ModeTransition { from, to, reason, by, sensors });
+        Ok(ModeChangeResult { previous: from, recorded })
+    }
+
+    /// Puts a mode into effect, also for waiting and running calls.
+    fn enter_mode(&self, mode: Mode, by: ChangedBy) {
+        self.mode.set(mode);
+        self.mode_watch.machine().enter(mode, self.mode_watch.now(), by);
+        self.limits.set_capacity(self.max_running_calls());
+        self.policy_changes.send_modify(|changes| *changes += 1);
+        self.stop_forbidden_calls();
+        self.mode_watch.wake();
+    }
+
+    /// Stops running calls that the current mode forbids, if the policy cancels running calls in this mode,
+    /// and releases what tools keep for further calls. A call that would now require approval continues,
+    /// because it required none when it was started.
+    pub(crate) fn stop_forbidden_calls(&self) {
+        let (snapshot, mode) = (self.snapshot.load(), self.mode.get());
+        let is_forbidden = |definition: &ToolDefinition| !snapshot.policy.may_run(definition, mode);
+        match snapshot.policy.running_calls(mode) {
+            RunningCalls::Finish => snapshot.release_resources(CacheScope::All, is_forbidden),
+            // If calls are cancelled, no tool keeps anything from before.
+            RunningCalls::Cancel => {
+                self.active_calls.stop_forbidden(is_forbidden);
+                snapshot.release_resources(CacheScope::All, |_| true);
+            }
+        }
+    }
+
+    async fn record_or_defer(&self, change: ModeChange) -> bool {
+        match self.record_stricter_mode(change.clone()).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(%error, to = %change.to, "the mode is in effect, but could not be recorded yet");
+                self.unrecorded_mode_changes.lock().push(change);
+                false
+            }
+        }
+    }
+
+    /// Writes a change to disk, after the deferred ones.
+    async fn record_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
+        self.write_deferred_modes().await?;
+        self.ledger.append_durably(&LedgerEntry::Mode(change)).await.map(|_| ())
+    }
+
+    /// Like `record_mode`, for a stricter mode: it also uses the space that the ledger reserves on a full
+    /// disk.
+    async fn record_stricter_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
+        self.write_deferred_modes().await?;
+        self.ledger.append_final(&LedgerEntry::Mode(change)).await.map(|_| ())
+    }
+
+    async fn write_deferred_modes(&self) -> Result<(), LedgerError> {
+        let owed = self.unrecorded_mode_changes.lock().clone();
+        for change in owed {
+            self.ledger.append_final(&LedgerEntry::Mode(change)).await?;
+            self.unrecorded_mode_changes.lock().remove(0);
+        }
+        Ok(())
+    }
+
+    /// Records the deferred changes after the ledger has become available again.
+    pub(crate) async fn record_deferred_modes(&self) {
+        let _turn = self.mode_lock.lock().await;
+        if let Err(error) = self.write_deferred_modes().await {
+            tracing::error!(%error, "a mode change is still not recorded");
+        }
+    }
+
+    /// Reports a proposed mode change to the operator: in the ledger, in the log and in the status.
+    pub(crate) fn report_proposal(&self, transition: &ModeTransition) {
+        let (from, to, reason) = (transition.from, transition.to, transition.reason());
+        tracing::warn!(%from, %to, reason, "mode_change_proposed: `sinew mode set {to}` confirms it");
+        let data = json!({"from": from, "to": to, "sensors": transition.sensors()});
+        let note = NoteEntry { about: "mode_proposal".to_owned(), text: reason, data };
+        if let Err(error) = self.ledger.append(&LedgerEntry::Note(note)) {
+            tracing::error!(%error, "a mode change proposal could not be recorded");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Watches the machine and the calls, and evaluates the rules for automatic mode changes.
+//!
+//! One task does this. It wakes when an event is counted that a rule uses. If a rule of the current mode can
+//! become true over time, the task also samples the machine every few seconds, on the blocking pool.
+
+mod call_events;
+mod event_counters;
+mod history;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use governance::{MetricQuery, ModeMachine, TransitionAction, Transitions};
+use jiff::Timestamp;
+use ledger::{LedgerState, SizeLimitPressure};
+use telemetry::{TelemetryEvent, emit, metrics};
+use tokio::sync::Notify;
+use tool::Mode;
+
+use crate::layer::ToolExecutionLayer;
+use crate::modes::system_sampling::{BackgroundSampler, SystemSample};
+use crate::modes::transition::ModeChangeRequest;
+
+use event_counters::{CountedEvent, EventCounters};
+
+/// Interval between samples of the machine.
+const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
+/// Minimum interval between evaluations of the rules, also during a flood of refusals.
+const MIN_EVALUATION_INTERVAL: Duration = Duration::from_millis(20);
+/// Start value of the rule clock, so that events from before this process also have a time on it.
+const RULE_CLOCK_START: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// State for the evaluation of the mode rules.
+pub(crate) struct ModeWatch {
+    started: Instant,
+    started_at: Timestamp,
+    /// Last ledger record from before this start.
+    last_seq_before_start: u64,
+    machine: Mutex<ModeMachine>,
+    counters: Mutex<EventCounters>,
+    /// Notified when an event is counted, or when the mode or the rules change.
+    notify: Notify,
+}
+
+impl ModeWatch {
+    pub(crate) fn new(rules: Arc<Transitions>, mode: Mode, began_seq: u64) -> Self {
+        ModeWatch {
+            started: Instant::now(),
+            started_at: Timestamp::now(),
+            last_seq_before_start: began_seq,
+            machine: Mutex::new(ModeMachine::new(rules, mode, RULE_CLOCK_START)),
+            counters: Mutex::default(),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Current time of the rule clock.
+    pub(crate) fn now(&self) -> Duration {
+        RULE_CLOCK_START + self.started.elapsed()
+    }
+
+    pub(crate) fn machine(&self) -> MutexGuard<'_, ModeMachine> {
+        // At worst, a panic leaves a stale condition, which the next evaluation measures again.
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counters(&self) -> MutexGuard<'_, EventCounters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts an event that happened now.
+    pub(crate) fn count(&self, what: CountedEvent) {
+        self.counters().record(what, self.now());
+        if what.is_urgent() {
+            self.notify.notify_one();
+        }
+    }
+
+    /// Wakes the task after a change of the mode or the rules.
+    pub(crate) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Evaluates the rules once.
+    fn evaluate(&self, sample: Option<&SystemSample>) -> Option<TransitionAction> {
+        let now = self.now();
+        let mut machine = self.machine();
+        let mut counters = self.counters();
+        counters.discard_expired(now);
+        let read = |need: MetricQuery| match need.window {
+            Some(window) => counters.read(need.metric, now, window),
+            None => sample.and_then(|sample| sample.read(need.metric)),
+        };
+        machine.observe(now, read)
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Runs until it is dropped. `folder` is on the disk that the rules watch, the one with the ledger.
+    pub async fn watch(self: &Arc<Self>, folder: &Path) -> std::convert::Infallible {
+        self.restore_counters().await;
+        let mut ledger = self.ledger.watch();
+        let mut pressure = self.ledger.watch_pressure();
+        let mut reported = SizeLimitPressure {
+            removed_segments: self.ledger.health().removed.under_pressure,
+            reads_refused: false,
+        };
+        let mut sampler = BackgroundSampler::new(folder);
+        let mut next_look = Instant::now();
+        loop {
+            let paced = self.needs_sampling();
+            tokio::select! {
+                () = self.mode_watch.notify.notified() => tokio::time::sleep(MIN_EVALUATION_INTERVAL).await,
+                () = tokio::time::sleep_until(next_look.into()), if paced => {
+                    next_look = Instant::now() + SAMPLE_PERIOD;
+                    sampler.start_sample(&self.sampled_metrics());
+                }
+                () = sampler.sample_finished() => {}
+                state = ledger.changed() => self.on_ledger_state(&state).await,
+                Ok(()) = pressure.changed() => {
+                    let now = *pressure.borrow_and_update();
+                    self.report_pressure(reported, now);
+                    reported = now;
+                }
+                () = self.bookkeeping.due() => self.write_ended_groups(),
+            }
+            self.apply_mode_rules(sampler.latest()).await;
+        }
+    }
+
+    /// Returns true if a rule can become true without a call ending.
+    fn needs_sampling(&self) -> bool {
+        !self.sampled_metrics().is_empty() || self.mode_watch.machine().can_fire_by_time()
+    }
+
+    /// Metrics that must be sampled in this mode.
+    fn sampled_metrics(&self) -> Vec<governance::files::Metric> {
+        let machine = self.mode_watch.machine();
+        if !self.snapshot.load().policy.is_monitored(machine.mode()) {
+            return Vec::new();
+        }
+        machine.required_metrics().filter(|need| need.window.is_none()).map(|need| need.metric).collect()
+    }
+
+    async fn on_ledger_state(&self, state: &LedgerState) {
+        // The number of lost records is known once the ledger is ready again.
+        metrics::set_lost_records(self.ledger.health().lost_records);
+        match state {
+            LedgerState::Ready => self.record_deferred_modes().await,
+            LedgerState::Unavailable { .. } => self.mode_watch.count(CountedEvent::Exhaustion),
+            LedgerState::Closed => {}
+        }
+    }
+
+    /// Raises the alarm where the ledger's size limit removed young records or began to refuse reads.
+    fn report_pressure(&self, before: SizeLimitPressure, now: SizeLimitPressure) {
+        self.bookkeeping.set_closed(now.reads_refused);
+        let removed = now.removed_segments.saturating_sub(before.removed_segments);
+        let health = self.ledger.health();
+        let (bytes, max_bytes) = (health.bytes, self.ledger.max_bytes().unwrap_or_default());
+        if removed > 0 || (now.reads_refused && !before.reads_refused) {
+            let reads_refused = now.reads_refused;
+            emit(TelemetryEvent::LedgerPressure {
+                removed_segments: removed,
+                reads_refused,
+                bytes,
+                max_bytes,
+            });
+        }
+        if removed > 0 {
+            self.mode_watch.count(CountedEvent::LedgerPressure);
+        }
+    }
+
+    /// Changes the mode if a rule requires it. A change that fails is attempted again at the next evaluation.
+    pub(crate) async fn apply_mode_rules(self: &Arc<Self>, sample: Option<&SystemSample>) {
+        match self.mode_watch.evaluate(sample) {
+            Some(TransitionAction::Change(transition)) => {
+                if let Err(error) = self.change_mode(ModeChangeRequest::from_rule(&transition)).await {
+                    tracing::error!(%error, rule = &*transition.rule.id, "mode_not_changed");
+                }
+            }
+            Some(TransitionAction::Propose(transition)) => self.report_proposal(&transition),
+            None => {}
+        }
+    }
+}

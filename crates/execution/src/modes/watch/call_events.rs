@@ -1,0 +1,129 @@
+//! Maps the end of a call to the events that the mode rules count, for live calls and for calls restored from
+//! the ledger.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use tool::{Failure, FailureKind, FaultParty, Refusal, RefusalCode, RiskLevel, ToolDefinition};
+
+use super::CountedEvent;
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
+
+/// Refused call, as the mode rules count it.
+pub(crate) struct RefusedCall<'a> {
+    pub(crate) code: RefusalCode,
+    pub(crate) detail: Option<&'a str>,
+    pub(crate) tool: &'a str,
+    pub(crate) connection: u64,
+    pub(crate) risk: RiskLevel,
+}
+
+impl RefusedCall<'_> {
+    /// Events that this refusal counts as.
+    pub(crate) fn events(&self) -> impl Iterator<Item = CountedEvent> {
+        let violation = self.is_violation();
+        let unapproved = self.code == RefusalCode::ApprovalTimedOut;
+        let harmful = self.risk == RiskLevel::High && (violation || unapproved);
+        let malformed =
+            (self.code == RefusalCode::InvalidArguments).then(|| CountedEvent::Malformed(self.source()));
+        [
+            violation.then_some(CountedEvent::Violation),
+            harmful.then_some(CountedEvent::RefusedHighRisk),
+            malformed,
+            self.is_exhaustion().then_some(CountedEvent::Exhaustion),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// Returns true if the policy or the operator refused the content of the call. Limits, malformed calls
+    /// and missing approvals are not violations.
+    fn is_violation(&self) -> bool {
+        match self.code {
+            RefusalCode::NotInAllowlist
+            | RefusalCode::ModeDenied
+            | RefusalCode::ApprovalDenied
+            | RefusalCode::PathForbidden
+            | RefusalCode::PathNotAllowed
+            | RefusalCode::CommandNotAllowed
+            | RefusalCode::DomainNotAllowed
+            | RefusalCode::ControlPlane => true,
+            RefusalCode::ValidatorRejected => self.detail == Some("secret"),
+            RefusalCode::UnknownTool
+            | RefusalCode::InvalidArguments
+            | RefusalCode::ApprovalTimedOut
+            | RefusalCode::ApprovalPending
+            | RefusalCode::RateLimited
+            | RefusalCode::Busy
+            | RefusalCode::TooLarge
+            | RefusalCode::HopBudgetExhausted
+            | RefusalCode::CostCapExceeded
+            | RefusalCode::SandboxUnavailable
+            | RefusalCode::LedgerUnavailable
+            | RefusalCode::ResourceExhausted
+            | RefusalCode::ShuttingDown
+            | RefusalCode::Conflict
+            | RefusalCode::Cancelled => false,
+        }
+    }
+
+    /// Returns true if the machine ran out of a resource, as opposed to a fault of this call alone.
+    fn is_exhaustion(&self) -> bool {
+        let ours = ["internal_fault", "open_crashed", "path_unresponsive"];
+        let of_machine = !self.detail.is_some_and(|detail| ours.contains(&detail));
+        self.code == RefusalCode::LedgerUnavailable
+            || (self.code == RefusalCode::ResourceExhausted && of_machine)
+    }
+
+    fn source(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.connection, self.tool).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Events that the failure of a started call counts as.
+pub(crate) fn failure_events(kind: FailureKind) -> impl Iterator<Item = CountedEvent> {
+    let end = match kind.fault() {
+        FaultParty::Caller | FaultParty::Operator => CountedEvent::Ended,
+        FaultParty::Tool | FaultParty::Machine => CountedEvent::Failed,
+    };
+    let exhausted = (kind == FailureKind::ResourceExhausted).then_some(CountedEvent::Exhaustion);
+    let closed = (kind == FailureKind::Denied).then_some(CountedEvent::Violation);
+    [Some(end), exhausted, closed].into_iter().flatten()
+}
+
+/// Events that the end of a started call counts as.
+pub(crate) fn end_events<T>(end: &Result<T, Failure>, risk: RiskLevel) -> impl Iterator<Item = CountedEvent> {
+    let high = (risk == RiskLevel::High).then_some(CountedEvent::HighRisk);
+    let (done, failure) = match end {
+        Ok(_) => (Some(CountedEvent::Ended), None),
+        Err(failure) => (None, Some(failure_events(failure.kind))),
+    };
+    high.into_iter().chain(done).chain(failure.into_iter().flatten())
+}
+
+impl ToolExecutionLayer {
+    /// Counts a refused call.
+    pub(crate) fn count_refused(&self, call: &PipelineCall, refusal: &Refusal) {
+        let refused = RefusedCall {
+            code: refusal.code,
+            detail: refusal.detail.as_deref(),
+            tool: &refusal.tool,
+            connection: call.header.caller.connection,
+            risk: call.snapshot.risk_of(&refusal.tool),
+        };
+        refused.events().for_each(|what| self.mode_watch.count(what));
+    }
+
+    /// Counts a call that was started and has ended.
+    pub(crate) fn count_ended<T>(
+        &self,
+        call: &PipelineCall,
+        definition: &ToolDefinition,
+        end: &Result<T, Failure>,
+    ) {
+        let risk = call.snapshot.policy.risk_level(definition);
+        end_events(end, risk).for_each(|what| self.mode_watch.count(what));
+    }
+}

@@ -1,0 +1,96 @@
+//! Restores the event counters from the ledger, so that a restart does not reset the mode rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ledger::entry::{RecordedOutcome, RecordedRefusal};
+use ledger::{LedgerEntry, LedgerError, LedgerRecord, OutcomeStatus, RecordFilter};
+use tool::RiskLevel;
+
+use super::call_events::{RefusedCall, failure_events};
+use super::{CountedEvent, RULE_CLOCK_START};
+use crate::layer::ToolExecutionLayer;
+use crate::modes::transition::is_by_operator;
+
+/// Longest window of a rule.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Maximum number of events restored per kind.
+const MAX_RESTORED: usize = 4096;
+/// Number of recent mode changes that are searched for the last one by the operator.
+const MAX_MODE_CHANGES: usize = 64;
+
+impl ToolExecutionLayer {
+    /// Counts the recorded events of the last hour again. Runs on the blocking pool.
+    pub(crate) async fn restore_counters(self: &Arc<Self>) {
+        let layer = Arc::clone(self);
+        let recalled = tokio::task::spawn_blocking(move || layer.restore_counters_blocking()).await;
+        if let Ok(Err(error)) = recalled {
+            tracing::error!(%error, "events before this start could not be read and are not counted");
+        }
+    }
+
+    fn restore_counters_blocking(&self) -> Result<(), LedgerError> {
+        let since = Timestamp::now().checked_sub(HOUR).ok();
+        let before_seq = Some(self.mode_watch.last_seq_before_start.saturating_add(1));
+        let of =
+            |kind: &str| RecordFilter { kind: Some(kind.to_owned()), before_seq, ..RecordFilter::default() };
+        for kind in ["refusal", "outcome", "retention"] {
+            let recent = self.ledger.query(&RecordFilter { since, limit: Some(MAX_RESTORED), ..of(kind) })?;
+            for record in recent.iter().rev() {
+                let at = self.rule_clock_time(record);
+                let mut counters = self.mode_watch.counters();
+                self.entry_events(&record.entry).into_iter().for_each(|what| counters.record(what, at));
+            }
+        }
+        let changes = self.ledger.query(&RecordFilter { limit: Some(MAX_MODE_CHANGES), ..of("mode") })?;
+        let by_human = |record: &&LedgerRecord| matches!(&record.entry, LedgerEntry::Mode(change) if is_by_operator(change));
+        if let Some(record) = changes.iter().find(by_human) {
+            self.mode_watch.machine().set_human_change(self.rule_clock_time(record));
+        }
+        self.mode_watch.wake();
+        Ok(())
+    }
+
+    /// Time of a record on the rule clock. A time in the future counts as now.
+    fn rule_clock_time(&self, record: &LedgerRecord) -> Duration {
+        let ago = self.mode_watch.started_at.duration_since(record.time);
+        RULE_CLOCK_START.saturating_sub(Duration::try_from(ago).unwrap_or(Duration::ZERO))
+    }
+
+    fn entry_events(&self, entry: &LedgerEntry) -> Vec<CountedEvent> {
+        match entry {
+            LedgerEntry::Refusal(refused) => self.refusal_events(refused),
+            LedgerEntry::Outcome(concluded) => self.outcome_events(concluded),
+            LedgerEntry::Retention(retention) if retention.under_pressure > 0 => {
+                vec![CountedEvent::LedgerPressure]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn refusal_events(&self, refused: &RecordedRefusal) -> Vec<CountedEvent> {
+        let refused = RefusedCall {
+            code: refused.code,
+            detail: refused.detail.as_deref(),
+            tool: &refused.call.tool,
+            connection: refused.call.caller.connection,
+            risk: self.snapshot.load().risk_of(&refused.call.tool),
+        };
+        refused.events().collect()
+    }
+
+    fn outcome_events(&self, concluded: &RecordedOutcome) -> Vec<CountedEvent> {
+        let outcome = &concluded.outcome;
+        let high = self.snapshot.load().risk_of(&concluded.call.tool) == RiskLevel::High;
+        let started = high.then_some(CountedEvent::HighRisk);
+        match (outcome.status, outcome.failure) {
+            (OutcomeStatus::NotStarted, _) => Vec::new(),
+            (OutcomeStatus::Done, _) => started.into_iter().chain([CountedEvent::Ended]).collect(),
+            (OutcomeStatus::Failed | OutcomeStatus::Unknown, Some(kind)) => {
+                started.into_iter().chain(failure_events(kind)).collect()
+            }
+            (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
+        }
+    }
+}
