@@ -159,6 +159,25 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("mcp__sinew__x__write_file", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__sinew___read_file", json!({"title": "x"}), "ask", "mcp"),
         ("Task", json!({"prompt": "x"}), "none", ""),
+        // The curated map covers names without a row in the host table.
+        ("GMAIL_SEND_EMAIL", json!({"subject": "x"}), "deny", "recipient_email"),
+        ("gmail_send_email", json!({"subject": "x"}), "deny", "guardrails.gmail_send_email ("),
+        ("mcp__x__GMAIL_SEND_EMAIL", json!({"subject": "x"}), "deny", "recipient_email"),
+        ("COMPOSIO_SEARCH_NEWS", json!({}), "deny", "query"),
+        (
+            "COMPOSIO_MULTI_EXECUTE_TOOL",
+            json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL"}]}),
+            "deny",
+            "subject",
+        ),
+        (
+            "write",
+            json!({"file_path": inside("new.txt"), "content": "short"}),
+            "deny",
+            "at least 11 characters",
+        ),
+        ("list_directory", json!({}), "deny", "path"),
+        ("GMAIL_SEND_EMAIL", json!({"subject": "x", "body": "y", "to": "z"}), "none", ""),
         ("read", json!({"file_path": "/etc/shadow"}), "none", ""),
     ]
 }

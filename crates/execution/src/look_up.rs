@@ -27,8 +27,13 @@ fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
     let reason = format!("Tool {} not found", shown.escape_debug());
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
     if let Some(instead) = snapshot.curated.deprecation(name) {
-        let example = snapshot.with_guard(|guard| guard.example_for_unknown(name));
-        let hint = format!("`{shown}` is deprecated and no longer available: {instead}");
+        // The caller is about to send the replacement, so its example is of use, not that of the old name.
+        let replacement = instead.split_whitespace().last().and_then(|name| snapshot.registry.get(name));
+        let example = snapshot.with_guard(|guard| match replacement {
+            Some(tool) => guard.example_for(crate::config_snapshot::known_tool(tool)),
+            None => guard.example_for_unknown(name),
+        });
+        let hint = format!("`{shown}` is not available here: {instead}");
         return Refusal { example, ..refusal.with_detail("deprecated_tool").with_hint(hint) };
     }
     let bare = guardrail::strip_host_prefix(name).and_then(|bare| snapshot.registry.get(bare));

@@ -175,7 +175,7 @@ fn check_arguments(
         let stated = entry.map(|entry| entry.problems(arguments, None)).unwrap_or_default();
         return ArgumentProblems::from_stated(shape.into_iter().chain(stated).collect());
     };
+    let stated = entry.map(|entry| entry.problems(arguments, Some(known.definition))).unwrap_or_default();
     let filled = FilledArguments::new(known.definition, arguments.clone()).arguments;
-    let stated = entry.map(|entry| entry.problems(&filled, Some(known.definition))).unwrap_or_default();
     ArgumentProblems::from_schema(known, &filled, stated)
 }
