@@ -19,7 +19,9 @@ use registry::CacheScope;
 use serde_json::{Value, json};
 use telemetry::{CallContext, TelemetryEvent, emit};
 use tokio_util::sync::CancellationToken;
-use tool::{CallId, Caller, Progress, ToolDefinition, ToolResult, TraceContext, fresh_session_id};
+use tool::{
+    CallId, Caller, Progress, RefusalCode, ToolDefinition, ToolResult, TraceContext, fresh_session_id,
+};
 
 pub(crate) use admission::{add_session_report, admit, cancel_if_closed, charge};
 pub use status::SessionStatus;
@@ -255,9 +257,9 @@ impl ToolExecutionLayer {
         emit(TelemetryEvent::WorkerToolCostWarning { call, cost, cap });
     }
 
-    /// Refuses a message of a worker that is not a valid call. It counts against the hop budget and is
-    /// recorded like any refusal.
-    pub fn refuse_malformed(&self, caller: Caller, reason: &str) -> ToolResult {
+    /// Refuses a message that is not a valid call. It is recorded like any refusal, and counts against the
+    /// hop budget of a worker.
+    pub fn refuse_malformed(&self, caller: Caller, code: RefusalCode, reason: &str) -> ToolResult {
         let request = CallRequest {
             tool_name: MALFORMED_TOOL.to_owned(),
             arguments: Value::Null,
@@ -275,9 +277,10 @@ impl ToolExecutionLayer {
         };
         let (call, _) =
             PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
-        let refusal = match admission::spend_hop(self, &call) {
-            Err(refusal) => *refusal,
-            Ok(_) => admission::malformed_refusal(reason),
+        let hop = call.caller.session.is_some().then(|| admission::spend_hop(self, &call));
+        let refusal = match hop {
+            Some(Err(refusal)) => *refusal,
+            None | Some(Ok(_)) => admission::malformed_refusal(code, reason),
         };
         let mut result = recorder::record_refusal(self, &call, refusal);
         add_session_report(&call, &mut result);

@@ -139,10 +139,10 @@ fn exhausted_refusal(
 }
 
 /// Refusal of a message that is not a valid call.
-pub(super) fn malformed_refusal(reason: &str) -> Refusal {
+pub(super) fn malformed_refusal(code: RefusalCode, reason: &str) -> Refusal {
     let message = format!("Invalid call: {reason}");
-    let refusal = Refusal::new(super::MALFORMED_TOOL, RefusalCode::InvalidArguments, message)
-        .with_detail("malformed_envelope");
+    let detail = if code == RefusalCode::TooLarge { "message_too_large" } else { "malformed_envelope" };
+    let refusal = Refusal::new(super::MALFORMED_TOOL, code, message).with_detail(detail);
     let refusal = refusal.with_hint("send one JSON object per line, with the tool's name and its arguments");
     Refusal { schema_error: Some(reason.to_owned()), ..refusal }
 }
