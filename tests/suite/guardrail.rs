@@ -291,7 +291,7 @@ fn schema_problem_names_the_value_and_the_allowed_ones() {
     let mut agent = daemon.agent();
     let level = agent.execute("read_system_logs", &json!({"level": "warn"}));
     let message = refusal(&level)["problems"][0]["message"].as_str().unwrap();
-    assert!(message.starts_with("`level`: `warn` is not one of error, warning, info"), "{level}");
+    assert_eq!(message, "`level`: `warn` is not one of critical, error, warning, info, debug", "{level}");
     let key = "AKIAIOSFODNN7EXAMPLQ";
     let secret = agent.execute("read_system_logs", &json!({"level": key}));
     assert!(!secret.to_string().contains(key), "{secret}");
@@ -325,4 +325,18 @@ fn row_on_an_argument_with_a_default_applies() {
     home.configure("governance/guardrails.yaml", map);
     let reported = home.run(&["call", "git_log", "path=."]).must_exit(3);
     assert!(reported.stderr().contains("Missing required fields: max_count."), "{reported}");
+}
+
+#[test]
+fn calls_in_the_form_of_other_agents_are_repaired() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "milk");
+    let mut agent = daemon.agent();
+    let absent = agent.execute("read_file", &json!({"path": "a.txt", "encoding": null, "head": null}));
+    assert_eq!(absent["success"], true, "null means absent: {absent}");
+    let flat = json!({"file_path": "a.txt", "old_string": "milk", "new_string": "bread"});
+    let refused = agent.execute("edit_file", &flat);
+    let repaired = agent.execute("edit_file", &refusal(&refused)["repair"]["arguments"]);
+    assert_eq!(repaired["success"], true, "{refused}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "bread");
 }

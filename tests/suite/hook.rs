@@ -166,7 +166,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("COMPOSIO_SEARCH_NEWS", json!({}), "deny", "query"),
         (
             "COMPOSIO_MULTI_EXECUTE_TOOL",
-            json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL"}]}),
+            json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL", "arguments": {}}]}),
             "deny",
             "subject",
         ),

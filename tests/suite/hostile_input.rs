@@ -313,10 +313,23 @@ fn every_request_with_a_readable_id_gets_that_id_back() {
     }
     client.send(b"{\"jsonrpc\":\"2.0\",\"id\":99,\"method\":\"\xff\xfe\"}\n");
     assert_eq!(client.receive().expect("an answer")["id"], 99);
-    let recorded = |code: &str| {
-        let records = daemon.home().records();
-        records.iter().any(|record| record["kind"] == "refusal" && record["code"] == code)
-    };
-    assert!(recorded("invalid_arguments") && recorded("too_large"), "{:?}", daemon.home().records());
     assert!(client.request("sinew/status", &json!({}))["result"].is_object(), "the connection goes on");
+    assert!(has_refusal(&daemon, "invalid_arguments"), "{:?}", daemon.home().records());
+}
+
+fn has_refusal(daemon: &Daemon, code: &str) -> bool {
+    daemon.home().records().iter().any(|record| record["kind"] == "refusal" && record["code"] == code)
+}
+
+#[test]
+fn message_that_is_too_long_is_recorded() {
+    let daemon = daemon();
+    let line = format!(
+        r#"{{"params":{{"tool_name":"{}"}},"method":"sinew/execute","jsonrpc":"2.0","id":5}}"#,
+        "x".repeat(5 << 20)
+    );
+    let response = daemon.agent().exchange(&line);
+    assert_eq!(response["id"], 5);
+    assert_eq!(response["error"]["data"]["refusal"]["detail"], "message_too_large", "{response}");
+    assert!(has_refusal(&daemon, "too_large"), "{:?}", daemon.home().records());
 }

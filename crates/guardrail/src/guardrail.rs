@@ -126,9 +126,10 @@ impl<'a> Guardrail<'a> {
         }
         let shown = shorten(name, MAX_QUOTED_CHARS);
         let mut refusal = invalid_call_refusal(&shown, findings, self.example_for_unknown(name));
-        refusal.hint = Some(match &entry.deprecated {
-            Some(instead) => format!("`{shown}` is not available here: {instead}"),
-            None => format!(
+        refusal.hint = Some(match (&entry.deprecated, &entry.replacement) {
+            (Some(instead), _) => format!("`{shown}` is not available here: {instead}"),
+            (None, Some(tool)) => format!("`{shown}` is not available here: use {tool}"),
+            (None, None) => format!(
                 "no tool is named `{shown}` here; correct the call and send it to the server that offers `{shown}`"
             ),
         });
