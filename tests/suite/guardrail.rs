@@ -340,3 +340,11 @@ fn calls_in_the_form_of_other_agents_are_repaired() {
     assert_eq!(repaired["success"], true, "{refused}");
     assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "bread");
 }
+
+#[test]
+fn major_version_that_a_tool_lacks_is_named() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("read_file@7", &json!({"path": "a"}));
+    assert_eq!(refusal(&result)["detail"], "other_version", "{result}");
+    assert!(refusal(&result)["hint"].as_str().unwrap().contains("only version 1"), "{result}");
+}

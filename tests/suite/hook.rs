@@ -154,6 +154,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("mcp__github__create_issue", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
+        ("Write", json!({"file_path": "/etc/x", "content": "short"}), "deny", "/etc/x"),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
         // The server may be called `sinew__x` or `sinew_`; the name alone does not tell.
         ("mcp__sinew__x__write_file", json!({"title": "x"}), "ask", "mcp"),

@@ -26,6 +26,11 @@ fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
     let shown = shorten(name, MAX_QUOTED_CHARS);
     let reason = format!("Tool {} not found", shown.escape_debug());
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
+    if let Some(tool) = name.split_once('@').and_then(|(bare, _)| snapshot.registry.get(bare)) {
+        let (known, version) = (tool.definition().name(), tool.definition().version());
+        let hint = format!("`{known}` has only version {version} here: call it without `@`");
+        return refusal.with_detail("other_version").with_hint(hint);
+    }
     let curated = &snapshot.curated;
     let deprecation = curated.deprecation(name).map(|instead| ("deprecated_tool", instead.to_owned()));
     let replacement = || Some(("replaced_tool", format!("use {}", curated.replacement(name)?)));

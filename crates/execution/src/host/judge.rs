@@ -195,18 +195,26 @@ pub(super) async fn judge(
         HostCallSubject::Tool(tool) => tool,
         HostCallSubject::CuratedName(refusal) => return Err(refusal),
     };
-    if let Some(refusal) = curated_refusal(&call.snapshot, &call.tool_name, &input) {
-        return Err(refusal);
-    }
+    let malformed = curated_refusal(&call.snapshot, &call.tool_name, &input);
     let shows = tool.listed_names(&input);
     let input = tool.resolve_arguments(input, home)?;
     let shape = tool.shape_for(&call.snapshot.policy);
     let schema = shape.schema().map_err(|mistake| host_table_error(call, mistake))?;
-    let valid = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
+    let checked = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input));
+    // The curated map names more arguments of a malformed call than the host table does.
+    let valid = match (checked, &malformed) {
+        (Ok(valid), _) => valid,
+        (Err(_), Some(refusal)) => return Err(refusal.clone()),
+        (Err(refusal), None) => return Err(refusal),
+    };
     let verdict = pipeline::decide(context, call, valid).await?;
     let verdict = unconfined::refuse_if_sandbox_required(call, &shape.definition, verdict)?;
     let verdict =
         directory_contents::refuse_forbidden_contents(context, call, tool, (verdict, shows)).await?;
+    // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
+    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
+        return Err(refusal);
+    }
     match &verdict {
         Verdict::Permit(permit) => {
             context.limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
