@@ -20,8 +20,6 @@ impl Bridge {
     pub fn start(home: &Home, words: &[&str]) -> Bridge {
         let mut command = sinew();
         command.arg("mcp").args(words).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
-        // A host has keys of its own in its environment.
-        command.env("ANTHROPIC_API_KEY", "host-key-canary");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("start the bridge");
         let (input, output) = (child.stdin.take(), child.stdout.take().expect("its output"));

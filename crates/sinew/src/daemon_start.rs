@@ -87,3 +87,23 @@ fn is_host_variable(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     HOST_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_host_are_recognised() {
+        for (name, expect) in [
+            ("ANTHROPIC_API_KEY", true),
+            ("OPENAI_API_KEY", true),
+            ("CLAUDECODE", true),
+            ("AWS_SECRET_ACCESS_KEY", true),
+            ("HOME", false),
+            ("SINEW_HOME", false),
+            ("BRAVE_API_KEY", false),
+        ] {
+            assert_eq!(is_host_variable(OsStr::new(name)), expect, "{name}");
+        }
+    }
+}
