@@ -286,7 +286,7 @@ fn forbidden_entries_are_not_listed() {
     let daemon = Daemon::start();
     daemon.home().file("seen.txt", "x");
     daemon.home().file(".env", "SECRET=1");
-    let listed = daemon.agent().execute("list_directory", &json!({}));
+    let listed = daemon.agent().execute("list_directory", &json!({"path": "."}));
     let names: Vec<&Value> =
         listed["output"]["entries"].as_array().unwrap().iter().map(|e| &e["name"]).collect();
     assert_eq!(names, ["seen.txt"], "{listed}");

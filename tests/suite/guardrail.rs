@@ -284,3 +284,67 @@ fn map_does_not_apply_to_tools_of_other_servers() {
     let old = agent.execute("mcp__other__write_local_file", &json!({"path": "a"}));
     assert_eq!(refusal(&old)["code"], "invalid_arguments", "a name of no tool here is any server's: {old}");
 }
+
+#[test]
+fn schema_problem_names_the_value_and_the_allowed_ones() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let level = agent.execute("read_system_logs", &json!({"level": "warn"}));
+    let message = refusal(&level)["problems"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "`level`: `warn` is not one of critical, error, warning, info, debug", "{level}");
+    let key = "AKIAIOSFODNN7EXAMPLQ";
+    let secret = agent.execute("read_system_logs", &json!({"level": key}));
+    assert!(!secret.to_string().contains(key), "{secret}");
+    let listed = agent.request("sinew/tools", &json!({"format": "openai"}));
+    let logs = listed["result"]["tools"].as_array().unwrap().iter();
+    let logs = logs.map(|tool| &tool["function"]).find(|tool| tool["name"] == "read_system_logs").unwrap();
+    assert_eq!(logs["parameters"]["properties"]["level"]["type"], "string", "{logs}");
+}
+
+#[test]
+fn corrected_write_is_pointed_to_write_file() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    for (arguments, code) in [
+        (json!({"file_path": "a.txt"}), "invalid_arguments"),
+        (json!({"file_path": "a.txt", "content": "long enough to pass"}), "unknown_tool"),
+    ] {
+        let result = agent.execute("write", &arguments);
+        assert_eq!(refusal(&result)["code"], code, "{result}");
+        assert!(refusal(&result)["hint"].as_str().unwrap().contains("use write_file"), "{result}");
+    }
+    let pointed = agent.execute("write", &json!({"file_path": "a.txt", "content": "long enough to pass"}));
+    let replacement = agent.execute("write_file", &refusal(&pointed)["example"]);
+    assert_eq!(replacement["success"], true, "{pointed}");
+}
+
+#[test]
+fn row_on_an_argument_with_a_default_applies() {
+    let home = Home::initialised();
+    let map = "tools:\n  git_log:\n    required: [max_count]\n    example: {path: ., max_count: 5}\n";
+    home.configure("governance/guardrails.yaml", map);
+    let reported = home.run(&["call", "git_log", "path=."]).must_exit(3);
+    assert!(reported.stderr().contains("Missing required fields: max_count."), "{reported}");
+}
+
+#[test]
+fn calls_in_the_form_of_other_agents_are_repaired() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "milk");
+    let mut agent = daemon.agent();
+    let absent = agent.execute("read_file", &json!({"path": "a.txt", "encoding": null, "head": null}));
+    assert_eq!(absent["success"], true, "null means absent: {absent}");
+    let flat = json!({"file_path": "a.txt", "old_string": "milk", "new_string": "bread"});
+    let refused = agent.execute("edit_file", &flat);
+    let repaired = agent.execute("edit_file", &refusal(&refused)["repair"]["arguments"]);
+    assert_eq!(repaired["success"], true, "{refused}");
+    assert_eq!(std::fs::read_to_string(daemon.home().workspace().join("a.txt")).unwrap(), "bread");
+}
+
+#[test]
+fn major_version_that_a_tool_lacks_is_named() {
+    let daemon = Daemon::start();
+    let result = daemon.agent().execute("read_file@7", &json!({"path": "a"}));
+    assert_eq!(refusal(&result)["detail"], "other_version", "{result}");
+    assert!(refusal(&result)["hint"].as_str().unwrap().contains("only version 1"), "{result}");
+}

@@ -154,11 +154,31 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("mcp__github__create_issue", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__gmail__gmail_send_email", json!({"subject": "x"}), "deny", "recipient_email"),
         ("Write", json!({"file_path": inside("new.txt"), "content": "short"}), "deny", "guardrails.write ("),
+        ("Write", json!({"file_path": "/etc/x", "content": "short"}), "deny", "/etc/x"),
         ("mcp__sinew__write_file", json!({"path": "/etc/x", "content": ""}), "none", ""),
         // The server may be called `sinew__x` or `sinew_`; the name alone does not tell.
         ("mcp__sinew__x__write_file", json!({"title": "x"}), "ask", "mcp"),
         ("mcp__sinew___read_file", json!({"title": "x"}), "ask", "mcp"),
         ("Task", json!({"prompt": "x"}), "none", ""),
+        // The curated map covers names without a row in the host table.
+        ("GMAIL_SEND_EMAIL", json!({"subject": "x"}), "deny", "recipient_email"),
+        ("gmail_send_email", json!({"subject": "x"}), "deny", "guardrails.gmail_send_email ("),
+        ("mcp__x__GMAIL_SEND_EMAIL", json!({"subject": "x"}), "deny", "recipient_email"),
+        ("COMPOSIO_SEARCH_NEWS", json!({}), "deny", "query"),
+        (
+            "COMPOSIO_MULTI_EXECUTE_TOOL",
+            json!({"tools": [{"tool_slug": "GMAIL_SEND_EMAIL", "arguments": {}}]}),
+            "deny",
+            "subject",
+        ),
+        (
+            "write",
+            json!({"file_path": inside("new.txt"), "content": "short"}),
+            "deny",
+            "at least 11 characters",
+        ),
+        ("list_directory", json!({}), "deny", "path"),
+        ("GMAIL_SEND_EMAIL", json!({"subject": "x", "body": "y", "to": "z"}), "none", ""),
         ("read", json!({"file_path": "/etc/shadow"}), "none", ""),
     ]
 }

@@ -282,3 +282,54 @@ fn client_that_never_reads_does_not_block_the_daemon() {
     let grown = resident(&daemon).saturating_sub(before);
     assert!(grown < 48 << 20, "{grown} bytes held for a client that never reads");
 }
+
+/// The sender of a request waits for a reply with its id.
+#[test]
+fn every_request_with_a_readable_id_gets_that_id_back() {
+    let daemon = daemon();
+    let mut client = daemon.agent();
+    let deep = format!("{}{}", "[".repeat(1000), "]".repeat(1000));
+    let long = "x".repeat(5 << 20);
+    let cases = [
+        (r#"{"path":"a\u0000b"}"#.to_owned(), "invalid_arguments"),
+        (r#"{"path":"a","path":"b"}"#.to_owned(), "invalid_arguments"),
+        (format!(r#"{{"path":{deep}}}"#), "invalid_arguments"),
+        (format!(r#"{{"path":[0{}]}}"#, ",0".repeat(100_000)), "invalid_arguments"),
+        (format!(r#"{{"path":"{long}"}}"#), "too_large"),
+    ];
+    let mut id = 0;
+    for (arguments, code) in &cases {
+        let params = format!(r#"{{"tool_name":"read_file","arguments":{arguments}}}"#);
+        for line in [
+            format!(r#"{{"jsonrpc":"2.0","id":"first","method":"sinew/execute","params":{params}}}"#),
+            format!(r#"{{"method":"sinew/execute","params":{params},"jsonrpc":"2.0","id":"first"}}"#),
+        ] {
+            id += 1;
+            let response = client.exchange(&line.replace("\"first\"", &id.to_string()));
+            assert_eq!(response["id"], id, "{code}: {response}");
+            let refusal = &response["error"]["data"]["refusal"];
+            assert_eq!(refusal["code"], *code, "{response}");
+        }
+    }
+    client.send(b"{\"jsonrpc\":\"2.0\",\"id\":99,\"method\":\"\xff\xfe\"}\n");
+    assert_eq!(client.receive().expect("an answer")["id"], 99);
+    assert!(client.request("sinew/status", &json!({}))["result"].is_object(), "the connection goes on");
+    assert!(has_refusal(&daemon, "invalid_arguments"), "{:?}", daemon.home().records());
+}
+
+fn has_refusal(daemon: &Daemon, code: &str) -> bool {
+    daemon.home().records().iter().any(|record| record["kind"] == "refusal" && record["code"] == code)
+}
+
+#[test]
+fn message_that_is_too_long_is_recorded() {
+    let daemon = daemon();
+    let line = format!(
+        r#"{{"params":{{"tool_name":"{}"}},"method":"sinew/execute","jsonrpc":"2.0","id":5}}"#,
+        "x".repeat(5 << 20)
+    );
+    let response = daemon.agent().exchange(&line);
+    assert_eq!(response["id"], 5);
+    assert_eq!(response["error"]["data"]["refusal"]["detail"], "message_too_large", "{response}");
+    assert!(has_refusal(&daemon, "too_large"), "{:?}", daemon.home().records());
+}

@@ -26,10 +26,23 @@ fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
     let shown = shorten(name, MAX_QUOTED_CHARS);
     let reason = format!("Tool {} not found", shown.escape_debug());
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
-    if let Some(instead) = snapshot.curated.deprecation(name) {
-        let example = snapshot.with_guard(|guard| guard.example_for_unknown(name));
-        let hint = format!("`{shown}` is deprecated and no longer available: {instead}");
-        return Refusal { example, ..refusal.with_detail("deprecated_tool").with_hint(hint) };
+    if let Some(tool) = name.split_once('@').and_then(|(bare, _)| snapshot.registry.get(bare)) {
+        let (known, version) = (tool.definition().name(), tool.definition().version());
+        let hint = format!("`{known}` has only version {version} here: call it without `@`");
+        return refusal.with_detail("other_version").with_hint(hint);
+    }
+    let curated = &snapshot.curated;
+    let deprecation = curated.deprecation(name).map(|instead| ("deprecated_tool", instead.to_owned()));
+    let replacement = || Some(("replaced_tool", format!("use {}", curated.replacement(name)?)));
+    if let Some((detail, instead)) = deprecation.or_else(replacement) {
+        // The caller is about to send the replacement, so its example is of use, not that of the old name.
+        let replacement = instead.split_whitespace().last().and_then(|name| snapshot.registry.get(name));
+        let example = snapshot.with_guard(|guard| match replacement {
+            Some(tool) => guard.example_for(crate::config_snapshot::known_tool(tool)),
+            None => guard.example_for_unknown(name).filter(Value::is_object),
+        });
+        let hint = format!("`{shown}` is not available here: {instead}");
+        return Refusal { example, ..refusal.with_detail(detail).with_hint(hint) };
     }
     let bare = guardrail::strip_host_prefix(name).and_then(|bare| snapshot.registry.get(bare));
     match bare.map(|tool| tool.definition().name().as_str()).or_else(|| snapshot.registry.nearest(&shown)) {

@@ -1,6 +1,7 @@
 //! Advice after a failure: if a tool fails because of its arguments, its failure gets an example of a valid
 //! call.
 
+use serde_json::{Map, Value};
 use telemetry::{CallContext, TelemetryEvent, emit};
 use tool::{Failure, ToolDefinition};
 
@@ -21,7 +22,9 @@ pub(crate) fn with_example(
     let example = registry.get(definition.name().as_str()).and_then(|tool| {
         call.snapshot.with_guard(|guard| guard.example_for(config_snapshot::known_tool(tool)))
     });
-    let Some(example) = example else { return failure };
+    // A tool without arguments has an empty example, which helps nobody.
+    let is_empty = |example: &Value| example.as_object().is_some_and(Map::is_empty);
+    let Some(example) = example.filter(|example| !is_empty(example)) else { return failure };
     emit(TelemetryEvent::ToolValidationNudge { call: subject, error: &failure.message });
     let advice = format!("Example: {example}");
     let hint = match &failure.hint {

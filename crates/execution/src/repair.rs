@@ -2,10 +2,12 @@
 //! through the stages without side effects and is then dropped: it is neither counted nor recorded, and never
 //! runs.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use governance::Verdict;
 use guardrail::{RejectedCall, SchemaCheckedCall};
+use telemetry::redact;
 use tool::Refusal;
 
 use crate::call::PipelineCall;
@@ -25,12 +27,24 @@ pub(crate) async fn with_repair(
     rejected: RejectedCall,
 ) -> Box<Refusal> {
     let RejectedCall { mut refusal, proposal } = rejected;
+    redact_quoted_values(&mut refusal);
     if let Some((repaired, offer)) = proposal.map(|proposal| proposal.into_parts())
         && is_permitted(layer, call, repaired).await
     {
         offer.add_to(&mut refusal);
     }
     refusal
+}
+
+/// Redacts the texts of a refusal, which may quote a value of the call. They go to clients, logs and events.
+fn redact_quoted_values(refusal: &mut Refusal) {
+    let redactor = redact::shared();
+    let messages = refusal.problems.iter_mut().flat_map(|problem| [&mut problem.message, &mut problem.got]);
+    for text in messages.chain([&mut refusal.reason]).chain(&mut refusal.schema_error) {
+        if let Cow::Owned(redacted) = redactor.redact_text(text) {
+            *text = redacted;
+        }
+    }
 }
 
 async fn is_permitted(layer: &ToolExecutionLayer, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {

@@ -78,10 +78,24 @@ pub(crate) async fn run(
                 return Ok(ExecutionEnd::Ran { result: end, attempts: 1 });
             }
             let left = running.until.saturating_duration_since(Instant::now());
-            Ok(ExecutionEnd::Ran { result: running.attempt(left).await, attempts: 2 })
+            let second = running.attempt(left).await;
+            Ok(ExecutionEnd::Ran {
+                result: second.map_err(|last| with_first_cause(last, first)),
+                attempts: 2,
+            })
         }
         None => Ok(ExecutionEnd::Ran { result: first, attempts: 1 }),
     }
+}
+
+/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence.
+fn with_first_cause(mut last: Failure, first: Result<BoundedOutput, Failure>) -> Failure {
+    if let Err(first) = first
+        && first.message != last.message
+    {
+        last.message = format!("{}; the first attempt failed: {}", last.message, first.message);
+    }
+    last
 }
 
 /// One order, with everything that an attempt to run it needs.

@@ -104,10 +104,10 @@ pub(crate) fn add_session_report(call: &PipelineCall, result: &mut ToolResult) {
 }
 
 /// Refusal of a message that is not a valid call.
-fn malformed_refusal(reason: &str) -> Refusal {
+fn malformed_refusal(code: RefusalCode, reason: &str) -> Refusal {
     let message = format!("Invalid call: {reason}");
-    let refusal = Refusal::new(MALFORMED_TOOL, RefusalCode::InvalidArguments, message)
-        .with_detail("malformed_envelope");
+    let detail = if code == RefusalCode::TooLarge { "message_too_large" } else { "malformed_envelope" };
+    let refusal = Refusal::new(MALFORMED_TOOL, code, message).with_detail(detail);
     let refusal = refusal.with_hint("send one JSON object per line, with the tool's name and its arguments");
     Refusal { schema_error: Some(reason.to_owned()), ..refusal }
 }
@@ -165,9 +165,9 @@ impl ToolExecutionLayer {
         emit(TelemetryEvent::WorkerToolCostWarning { call, cost, cap });
     }
 
-    /// Refuses a message of a worker that is not a valid call. It counts against the hop budget and is
-    /// recorded like any refusal.
-    pub fn refuse_malformed(&self, caller: Caller, reason: &str) -> ToolResult {
+    /// Refuses a message that is not a valid call. It is recorded like any refusal, and counts against the
+    /// hop budget of a worker.
+    pub fn refuse_malformed(&self, caller: Caller, code: RefusalCode, reason: &str) -> ToolResult {
         let request = CallRequest {
             tool_name: MALFORMED_TOOL.to_owned(),
             arguments: Value::Null,
@@ -185,9 +185,10 @@ impl ToolExecutionLayer {
         };
         let (call, _) =
             PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
-        let refusal = match spend_hop(&self.sessions, &call) {
-            Err(refusal) => *refusal,
-            Ok(_) => malformed_refusal(reason),
+        let hop = call.header.caller.session.is_some().then(|| spend_hop(&self.sessions, &call));
+        let refusal = match hop {
+            Some(Err(refusal)) => *refusal,
+            None | Some(Ok(_)) => malformed_refusal(code, reason),
         };
         let mut result = recorder::record_refusal(self, &call, refusal);
         add_session_report(&call, &mut result);

@@ -4,7 +4,7 @@ use tool::{is_typo_of, nearest_word};
 
 /// Names that models use interchangeably. A key matches another name of its row, and only if the tool has
 /// exactly one of them.
-const SYNONYMS: [&[&str]; 8] = [
+const SYNONYMS: [&[&str]; 10] = [
     &[
         "path",
         "file_path",
@@ -28,6 +28,8 @@ const SYNONYMS: [&[&str]; 8] = [
     &["to", "recipient", "recipient_email", "email"],
     &["limit", "max_entries", "max_results", "count", "max"],
     &["offset", "start", "skip"],
+    &["old_text", "old_string", "old_str"],
+    &["new_text", "new_string", "new_str"],
 ];
 
 /// Returns the one known name that `key` probably denotes: equal except for case and separators, a synonym,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tool::{ArgumentProblem, Refusal, RefusalCode, ToolDefinition};
 
 use crate::guardrail::KnownTool;
-use crate::problem;
+use crate::{example, problem};
 
 /// Maximum number of listed problems; the rest is counted. A model with a token budget reads the refusal.
 pub(crate) const MAX_LISTED_PROBLEMS: usize = 16;
@@ -103,7 +103,11 @@ pub(crate) fn invalid_call_refusal(
     let detail = if missing.is_empty() { "invalid_value" } else { "missing_field" };
     let mut hint = format!("send the call again with the {} corrected", correction_target(count));
     if let Some(example) = &example {
-        reason.push_str(&format!(" Example: {example}"));
+        reason.push_str(&format!(" Example: {}", example::to_text(example)));
+    }
+    // A text shows a call, but it is not arguments that a caller could send.
+    let example = example.filter(Value::is_object);
+    if example.is_some() {
         hint.push_str("; `example` is accepted");
     }
 

@@ -48,6 +48,7 @@ impl<'d> FilledArguments<'d> {
             Value::Object(arguments) => arguments,
             other => return FilledArguments { arguments: other, added: Vec::new() },
         };
+        drop_optional_nulls(definition, &mut arguments);
         let mut added = Vec::new();
         for parameter in definition.parameters() {
             let Some(default) = parameter.default.as_ref().filter(|default| !default.is_null()) else {
@@ -78,6 +79,37 @@ impl<'d> FilledArguments<'d> {
         }
         arguments
     }
+}
+
+/// Removes null for an optional argument, which clients send for an absent one. A schema that accepts null may
+/// give it a meaning, so there it stays.
+fn drop_optional_nulls(definition: &ToolDefinition, arguments: &mut Arguments) {
+    if !arguments.values().any(Value::is_null) {
+        return;
+    }
+    let optional = |name: &str| {
+        definition.parameters().iter().any(|parameter| parameter.name == name && !parameter.is_required())
+    };
+    let properties = &definition.input_schema()["properties"];
+    arguments.retain(|name, value| {
+        !value.is_null() || !optional(name) || properties.get(name).is_none_or(accepts_null)
+    });
+}
+
+/// Returns true if a schema lists null or sets no bounds. The target of a reference is not searched.
+fn accepts_null(schema: &Value) -> bool {
+    const BOUNDS: [&str; 8] = ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "not"];
+    let lists_null = |key: &str, null: &Value| match schema.get(key) {
+        Some(Value::Array(values)) => values.contains(null),
+        Some(value) => value == null,
+        None => false,
+    };
+    let alternatives = ["anyOf", "oneOf"].into_iter().filter_map(|key| schema.get(key)?.as_array()).flatten();
+    !BOUNDS.iter().any(|key| schema.get(key).is_some())
+        || lists_null("type", &Value::from("null"))
+        || lists_null("enum", &Value::Null)
+        || lists_null("const", &Value::Null)
+        || alternatives.into_iter().any(accepts_null)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use strict_yaml::{Document, DocumentError, Located};
 use tool::{ArgumentProblem, RuleRef, ToolDefinition, ToolName, canonical};
 
 use crate::curated_file::GuardrailsFile;
-use crate::{problem, tool_name};
+use crate::{example, problem, tool_name};
 
 pub use changes::{CuratedChange, RequirementChange};
 
@@ -75,6 +75,17 @@ impl CuratedGuardrails {
         self.for_unknown_name(name, |_| false)?.deprecated.as_deref()
     }
 
+    /// Tool of this daemon to call instead of a name that only other hosts have.
+    pub fn replacement(&self, name: &str) -> Option<&str> {
+        self.for_unknown_name(name, |_| false)?.replacement.as_deref()
+    }
+
+    /// Example for a name that no tool has, as text.
+    pub fn example_text(&self, name: &str) -> Option<String> {
+        let example = self.for_unknown_name(name, |_| false)?.example.as_ref()?;
+        Some(example::to_text(&example.value)).filter(|text| !text.is_empty() && text != "{}")
+    }
+
     /// Requirements for calls of an existing tool.
     pub(crate) fn for_tool(&self, name: &ToolName) -> Option<&CuratedRequirements> {
         self.entries.get(name)
@@ -104,8 +115,11 @@ pub(crate) struct CuratedRequirements {
     pub(crate) min_lengths: Vec<(Located<String>, u32)>,
     /// Argument that holds nested calls.
     pub(crate) calls_field: Option<Located<String>>,
+    /// Arguments, or a text that shows a call.
     pub(crate) example: Option<Located<Value>>,
     pub(crate) deprecated: Option<String>,
+    /// Tool of this daemon that does the same.
+    pub(crate) replacement: Option<String>,
 }
 
 impl CuratedRequirements {

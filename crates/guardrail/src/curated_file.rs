@@ -2,8 +2,8 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use strict_yaml::{Located, LocatedMap};
-use tool::Arguments;
 
 /// Required arguments of calls, in addition to or in place of a tool's own schema, with examples.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -29,8 +29,10 @@ pub struct CuratedEntry {
     pub min_length: LocatedMap<Located<u32>>,
     /// Argument that holds calls of other tools, as a list of {tool_slug, arguments}.
     pub calls: Option<Located<String>>,
-    /// Arguments of a valid call, shown when a call is refused.
-    pub example: Option<Located<Arguments>>,
+    /// Arguments of a valid call, or a text that shows one. Included when a call is refused.
+    pub example: Option<Located<Value>>,
     /// Replacement to suggest, for a deprecated name that callers may still use.
     pub deprecated: Option<Located<String>>,
+    /// Tool of this daemon that does the same, for a name that only other hosts have.
+    pub replacement: Option<Located<String>>,
 }

@@ -14,6 +14,11 @@ const MAX_EXAMPLE_VALUES: usize = 64;
 /// Maximum number of characters of a generated text, for the same reason.
 const MAX_TEXT_CHARS: u64 = 256;
 
+/// Returns an example as text: a text as it is, arguments as JSON.
+pub(crate) fn to_text(example: &Value) -> String {
+    example.as_str().map_or_else(|| example.to_string(), str::to_owned)
+}
+
 /// Returns arguments that the tool's schema accepts, if they can be found.
 pub(crate) fn build(known: KnownTool<'_>) -> Option<Value> {
     let KnownTool { definition, schema } = known;

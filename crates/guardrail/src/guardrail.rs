@@ -85,10 +85,11 @@ impl<'a> Guardrail<'a> {
         known: KnownTool<'_>,
         arguments: Value,
     ) -> Result<SchemaCheckedCall, Box<FailedCheck>> {
-        let filled = FilledArguments::new(known.definition, arguments);
         let entry = self.curated.for_tool(known.definition.name());
-        let mapped = entry.map(|entry| entry.problems(&filled.arguments, Some(known.definition)));
+        // The entry applies to what the caller sent: a default would satisfy a requirement on its argument.
+        let mapped = entry.map(|entry| entry.problems(&arguments, Some(known.definition)));
         let mapped = mapped.unwrap_or_default();
+        let filled = FilledArguments::new(known.definition, arguments);
         let nested = NestedProblems::check(self, call_fields(entry, Some(known)), &filled.arguments);
         let by_map = !mapped.is_empty();
         let session = problem::unexpected_session(&filled.arguments, known.definition);
@@ -125,9 +126,10 @@ impl<'a> Guardrail<'a> {
         }
         let shown = shorten(name, MAX_QUOTED_CHARS);
         let mut refusal = invalid_call_refusal(&shown, findings, self.example_for_unknown(name));
-        refusal.hint = Some(match &entry.deprecated {
-            Some(instead) => format!("`{shown}` is deprecated and no longer available: {instead}"),
-            None => format!(
+        refusal.hint = Some(match (&entry.deprecated, &entry.replacement) {
+            (Some(instead), _) => format!("`{shown}` is not available here: {instead}"),
+            (None, Some(tool)) => format!("`{shown}` is not available here: use {tool}"),
+            (None, None) => format!(
                 "no tool is named `{shown}` here; correct the call and send it to the server that offers `{shown}`"
             ),
         });

@@ -9,7 +9,7 @@ use crate::argument_problems::ArgumentProblems;
 use crate::check::FilledArguments;
 use crate::curated::CuratedRequirements;
 use crate::guardrail::{Guardrail, KnownTool};
-use crate::problem;
+use crate::{example, problem};
 
 /// Maximum number of calls in one list.
 const MAX_CALLS: usize = 64;
@@ -156,7 +156,8 @@ impl NestedProblems {
             Some(known) => guard.example_for(known),
             None => entry.and_then(|entry| entry.example.as_ref()).map(|example| example.value.clone()),
         };
-        self.examples.extend(example.map(|example| format!("Example for {label}: {example}")));
+        self.examples
+            .extend(example.map(|example| format!("Example for {label}: {}", example::to_text(&example))));
         self.tools_with_example.push(slug);
     }
 }
@@ -175,7 +176,7 @@ fn check_arguments(
         let stated = entry.map(|entry| entry.problems(arguments, None)).unwrap_or_default();
         return ArgumentProblems::from_stated(shape.into_iter().chain(stated).collect());
     };
+    let stated = entry.map(|entry| entry.problems(arguments, Some(known.definition))).unwrap_or_default();
     let filled = FilledArguments::new(known.definition, arguments.clone()).arguments;
-    let stated = entry.map(|entry| entry.problems(&filled, Some(known.definition))).unwrap_or_default();
     ArgumentProblems::from_schema(known, &filled, stated)
 }

@@ -1,5 +1,6 @@
-//! Problem messages for schema errors, which state what to change. Values are never repeated, only their
-//! type. Keys and schema texts are shortened before they are quoted.
+//! Problem messages for schema errors, which state what to change. A value is named by its type; only a
+//! single short word that is not among the allowed values is quoted. Keys and schema texts are shortened
+//! before they are quoted.
 
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -10,6 +11,8 @@ use crate::argument_names;
 
 /// Maximum number of characters of an expectation, which may be a long pattern or list.
 const MAX_EXPECTED_CHARS: usize = 256;
+/// Maximum length of a quoted value in bytes.
+const MAX_QUOTED_VALUE_BYTES: usize = 32;
 /// Number of characters after which a list of choices is cut, between two choices.
 const MAX_CHOICES_CHARS: usize = 200;
 /// Number of characters from which a pointer is shown by its first and last segment. Any two segments fit.
@@ -30,7 +33,10 @@ pub(crate) fn from_error(error: &ValidationError<'_>, definition: &ToolDefinitio
             )
         }
         kind => {
-            let (expected, got) = (describe_expected(kind), describe_given(error.instance(), kind));
+            if let Some(choices) = allowed_values(kind) {
+                return not_among(pointer, error.instance(), &choices);
+            }
+            let (expected, got) = (describe_expected(error), describe_given(error.instance(), kind));
             let name = if pointer.is_empty() {
                 "the arguments".to_owned()
             } else {
@@ -210,14 +216,95 @@ fn list_names(names: &[&str]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-fn describe_expected(kind: &ValidationErrorKind) -> String {
-    let text = match kind {
+/// Problem of a value that is not among the allowed ones.
+fn not_among(pointer: String, given: &Value, choices: &[&Value]) -> ArgumentProblem {
+    let choices = list_choices(choices);
+    let name = match pointer.trim_start_matches('/') {
+        "" => "the arguments".to_owned(),
+        name => format!("`{}`", name.escape_debug()),
+    };
+    let value = quote_word(given).map_or_else(|| json_kind(given).to_owned(), |word| format!("`{word}`"));
+    let message = format!("{name}: {value} is not one of {choices}");
+    ArgumentProblem::new(pointer, format!("one of {choices}"), value, message)
+}
+
+/// Returns the value as text if it is a number, a Boolean or one short word. A longer text may be a
+/// passphrase or content, and is not repeated.
+fn quote_word(value: &Value) -> Option<String> {
+    match value {
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::String(text) => {
+            let is_word = !text.is_empty()
+                && text.len() <= MAX_QUOTED_VALUE_BYTES
+                && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
+            is_word.then(|| text.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Returns the allowed values if the schema lists them: as an enum, as a constant, or as alternatives of
+/// these. A null alternative is left out, because it means that the argument is absent.
+fn allowed_values(kind: &ValidationErrorKind) -> Option<Vec<&Value>> {
+    match kind {
+        ValidationErrorKind::Enum { options } => {
+            Some(options.as_array()?.iter().filter(|option| !option.is_null()).collect())
+        }
+        ValidationErrorKind::Constant { expected_value } => Some(vec![expected_value]),
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            let mut values = Vec::new();
+            for branch in context.iter().filter(|branch| !is_null_alternative(branch)) {
+                values.extend(branch.iter().find_map(|error| allowed_values(error.kind()))?);
+            }
+            (!values.is_empty()).then_some(values)
+        }
+        _ => None,
+    }
+}
+
+/// Returns true if these are the errors of an alternative that accepts only null.
+fn is_null_alternative(errors: &[ValidationError<'_>]) -> bool {
+    let is_null = |kind: &TypeKind| matches!(kind, TypeKind::Single(single) if single.to_string() == "null");
+    errors.iter().any(|error| matches!(error.kind(), ValidationErrorKind::Type { kind } if is_null(kind)))
+}
+
+/// Describes the alternatives of `anyOf` or `oneOf`, each by its first error.
+fn describe_alternatives(outer: &ValidationError<'_>, context: &[Vec<ValidationError<'_>>]) -> String {
+    let place = outer.instance_path().as_str();
+    let mut alternatives: Vec<String> = Vec::new();
+    for branch in context.iter().filter(|branch| !is_null_alternative(branch)) {
+        let Some(error) = branch.first() else { continue };
+        let inner = error.instance_path().as_str();
+        let text = match error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let field = property.as_str().unwrap_or_default();
+                format!("an object with `{}`", shorten(field, MAX_QUOTED_CHARS))
+            }
+            _ if inner == place => describe_expected(error),
+            _ => format!("a value whose {} is {}", shorten_pointer(inner), describe_expected(error)),
+        };
+        if !alternatives.contains(&text) {
+            alternatives.push(text);
+        }
+    }
+    alternatives.join(" or ")
+}
+
+fn describe_expected(error: &ValidationError<'_>) -> String {
+    let text = match error.kind() {
         ValidationErrorKind::Type { kind: TypeKind::Single(single) } => single.to_string(),
         ValidationErrorKind::Type { kind: TypeKind::Multiple(set) } => {
             set.iter().map(|kind| kind.to_string()).collect::<Vec<_>>().join(" or ")
         }
-        ValidationErrorKind::Enum { options } => list_choices(options),
+        ValidationErrorKind::Enum { options } => {
+            let options: Vec<&Value> = options.as_array().into_iter().flatten().collect();
+            format!("one of {}", list_choices(&options))
+        }
         ValidationErrorKind::Constant { expected_value } => expected_value.to_string(),
+        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            describe_alternatives(error, context)
+        }
+        ValidationErrorKind::OneOfMultipleValid { .. } => "of one form only, not of several".to_owned(),
         ValidationErrorKind::Minimum { limit } => format!("at least {limit}"),
         ValidationErrorKind::Maximum { limit } => format!("at most {limit}"),
         ValidationErrorKind::ExclusiveMinimum { limit } => format!("more than {limit}"),
@@ -234,20 +321,22 @@ fn describe_expected(kind: &ValidationErrorKind) -> String {
 }
 
 /// Lists the allowed values; of many, the first ones and the number of the others.
-fn list_choices(options: &Value) -> String {
-    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+fn list_choices(options: &[&Value]) -> String {
     let mut text = String::new();
     for (index, option) in options.iter().enumerate() {
-        let word = option.to_string();
+        let word = match option {
+            Value::String(word) if !word.is_empty() => word.clone(),
+            other => other.to_string(),
+        };
         let word = shorten(&word, MAX_QUOTED_CHARS);
         if text.chars().count() + word.chars().count() > MAX_CHOICES_CHARS {
             text.push_str(&format!(" and {} more", options.len() - index));
             break;
         }
-        text.push_str(if index == 0 { "" } else { "," });
+        text.push_str(if index == 0 { "" } else { ", " });
         text.push_str(&word);
     }
-    format!("one of [{text}]")
+    text.escape_debug().to_string()
 }
 
 /// Describes the type of the given value, with its size if the size is the problem.
@@ -287,9 +376,10 @@ mod tests {
     #[test]
     fn choices_are_listed_while_they_fit() {
         let word = |letters: usize| "w".repeat(letters);
-        let listed = list_choices(&serde_json::json!([word(62), word(62), word(62), word(4), word(1)]));
-        let (long, short) = (format!("\"{}\"", word(62)), format!("\"{}\"", word(4)));
-        assert_eq!(listed, format!("one of [{long},{long},{long},{short} and 1 more]"));
+        let words = [word(62), word(62), word(62), word(4), word(5)].map(Value::from);
+        let (long, short) = (word(62), word(4));
+        let listed = list_choices(&words.iter().collect::<Vec<_>>());
+        assert_eq!(listed, format!("{long}, {long}, {long}, {short} and 1 more"));
     }
 
     #[test]

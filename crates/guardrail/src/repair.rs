@@ -3,6 +3,7 @@
 //! or converted to the type they denote.
 
 mod convert_values;
+mod gather_items;
 mod rename_keys;
 mod unwrap_arguments;
 
@@ -86,6 +87,7 @@ pub(crate) fn propose(
     let mut changes = RepairChanges::default();
     let mut arguments = unwrap_arguments::unwrap(known.definition, arguments, &mut changes)?;
     rename_keys::rename(known.definition, &mut arguments, &mut changes);
+    gather_items::gather(known.definition, &mut arguments, &mut changes);
     convert_values::convert(known.definition, &mut arguments, &mut changes);
     if changes.0.is_empty() || changes.are_too_many() {
         return None;

@@ -134,6 +134,9 @@ impl OutboundError {
         if error.is_builder() {
             return OutboundError::InvalidHeader("request target");
         }
+        if is_interrupted(error) {
+            return OutboundError::Unreachable { host, cause: root_cause(error) };
+        }
         if !error.is_connect() && !error.is_timeout() {
             return OutboundError::garbled(&host, error);
         }
@@ -157,6 +160,14 @@ impl OutboundError {
 
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(error.source(), |&cause| cause.source())
+}
+
+/// Returns true if the peer reset an established connection.
+fn is_interrupted(error: &reqwest::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+    let mut systems = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    !error.is_connect()
+        && systems.any(|cause| matches!(cause.kind(), ConnectionReset | ConnectionAborted | BrokenPipe))
 }
 
 fn root_cause(error: &reqwest::Error) -> String {

@@ -1,7 +1,7 @@
 //! Gateway for outbound requests. It vets every hop of a request.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use governance::Permit;
 use rustls::ClientConfig;
@@ -17,6 +17,9 @@ use crate::websocket::{self, WebSocketConnection};
 
 /// Maximum number of redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
+
+/// Pause before a page is requested again.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Opens every connection that a call makes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ impl HttpGateway {
         let mut next = url.to_owned();
         loop {
             let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
-            let answer = self.send_once(permit, &question, UrlSource::Caller, caps, &mut read_all).await?;
+            let answer = self.get_with_retry(permit, &question, caps).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
             let Some(onward) = answer.redirect_target(&host)? else {
                 return Ok(HttpResponse { led_by, ..answer });
@@ -64,6 +67,27 @@ impl HttpGateway {
             }
             next = onward.into();
         }
+    }
+
+    /// Gets one page. A response of a gateway that could not reach its server is requested once more, unless
+    /// the server asks for a longer pause or the deadline does not allow it. Failed connections are retried
+    /// by the pipeline, which records them.
+    async fn get_with_retry(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        caps: ResponseLimits,
+    ) -> Result<HttpResponse, OutboundError> {
+        let first = self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await?;
+        let left = caps.deadline.saturating_duration_since(Instant::now());
+        let is_transient = matches!(first.status, 502..=504) && first.retry_after.is_none();
+        if !is_transient || left <= RETRY_PAUSE {
+            return Ok(first);
+        }
+        tokio::time::sleep(RETRY_PAUSE).await;
+        // The first response is still the answer if the second attempt gets none.
+        let second = self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await;
+        Ok(second.unwrap_or(first))
     }
 
     /// Sends a request to a service that the settings name. Redirects are not followed, so that keys are sent

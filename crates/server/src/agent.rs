@@ -7,7 +7,7 @@ use tool::CallerEndpoint;
 
 use crate::connection_state::ConnectionState;
 use crate::methods::{calls, host, sessions, status};
-use crate::rpc::RpcError;
+use crate::rpc::{RequestId, RpcError};
 use crate::service::{RpcMethod, SocketService};
 use crate::settings::ConnectionLimits;
 use crate::worker_sockets::WorkerSockets;
@@ -89,6 +89,21 @@ pub(crate) fn rate_limited(message: String, throttled: Throttled) -> RpcError {
     RpcError::server("rate_limited", message).with_data("retry_after_ms", throttled.retry_after_ms)
 }
 
+/// Records a refusal for an invalid message whose sender waits for a reply, and adds it to the error.
+fn record_malformed(
+    agent: &AgentContext,
+    session: &ConnectionState,
+    id: Option<&RequestId>,
+    error: RpcError,
+) -> RpcError {
+    if id.is_none() {
+        return error;
+    }
+    let caller = session.caller(CallerEndpoint::Socket);
+    let result = agent.layer.refuse_malformed(caller, error.refusal_code(), &error.message);
+    error.with_data("refusal", &result.metadata.refusal)
+}
+
 /// Builds the service of the agent socket.
 pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
     SocketService {
@@ -97,7 +112,7 @@ pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
         notifications: mcp::NOTIFICATIONS,
         other_socket: (control::SOCKET_NAME, control::has_method),
         worker_session: None,
-        on_malformed: |_, _, error| error,
+        on_malformed: record_malformed,
         admit,
         context,
     }

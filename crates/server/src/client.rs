@@ -151,10 +151,13 @@ impl Client {
                 Ok(LineFrame::Line(line)) => strict_json::parse(line.text)
                     .map_err(|error| ClientError::InvalidReply(error.to_string()))?,
                 Ok(LineFrame::End) => return Err(ClientError::Closed(written.err())),
-                Ok(LineFrame::NotUtf8) => {
+                Ok(LineFrame::NotUtf8(_)) => {
                     return Err(ClientError::InvalidReply("it is not UTF-8".to_owned()));
                 }
-                Ok(LineFrame::Unusable(why)) => {
+                Ok(LineFrame::TooLong(_)) => {
+                    return Err(ClientError::InvalidReply("the line is too long".to_owned()));
+                }
+                Ok(LineFrame::Unusable(why, _)) => {
                     return Err(ClientError::InvalidReply(format!("the line is unusable ({why:?})")));
                 }
                 Err(error) => return Err(ClientError::Closed(Some(error))),

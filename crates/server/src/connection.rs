@@ -128,9 +128,15 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             };
             let next = match frame {
                 Ok(LineFrame::Line(line)) => self.handle_line(line).await,
-                Ok(LineFrame::NotUtf8) => self.reject_line(None, RpcError::not_utf8()).await,
-                Ok(LineFrame::Unusable(why)) => {
-                    self.send(None, &Err(self.unusable_error(why))).await;
+                Ok(LineFrame::NotUtf8(id)) => self.reject_line(id, RpcError::not_utf8()).await,
+                Ok(LineFrame::TooLong(id)) => {
+                    let limit = self.connection.limits.max_line_bytes;
+                    self.reject_line(Some(id), RpcError::line_too_long(limit)).await
+                }
+                Ok(LineFrame::Unusable(why, id)) => {
+                    let error = self.unusable_error(why);
+                    let error = if id.is_some() { self.record_malformed(id.as_ref(), error) } else { error };
+                    self.send(id.as_ref(), &Err(error)).await;
                     ControlFlow::Break(ConnectionEnd::Unusable)
                 }
                 Ok(LineFrame::End) => ControlFlow::Break(ConnectionEnd::Finished),
@@ -175,8 +181,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
 
     /// Replies with an error to a line that is not a valid message.
     async fn reject_line(&mut self, id: Option<RequestId>, error: RpcError) -> ControlFlow<ConnectionEnd> {
-        let service = &self.connection.service;
-        let error = (service.on_malformed)(&service.context, &self.connection.session, error);
+        let error = self.record_malformed(id.as_ref(), error);
         self.send(id.as_ref(), &Err(error)).await;
         self.invalid_lines += 1;
         if self.invalid_lines < MAX_INVALID_LINES {
@@ -184,6 +189,11 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         } else {
             ControlFlow::Break(ConnectionEnd::Unusable)
         }
+    }
+
+    fn record_malformed(&self, id: Option<&RequestId>, error: RpcError) -> RpcError {
+        let service = &self.connection.service;
+        (service.on_malformed)(&service.context, &self.connection.session, id, error)
     }
 
     /// Completes the open replies, as far as the peer can still read them.
@@ -237,8 +247,8 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let limit = self.connection.limits.max_line_bytes;
         match why {
             UnusableStream::TooLong => {
-                let message = format!("the line is longer than {limit} bytes: the connection is closed");
-                RpcError::server("frame_too_large", message).with_data("limit_bytes", limit)
+                let error = RpcError::line_too_long(limit);
+                RpcError { message: format!("{}: the connection is closed", error.message), ..error }
             }
             UnusableStream::Starved => RpcError::server(
                 "busy",

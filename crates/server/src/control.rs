@@ -87,7 +87,7 @@ pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> 
         notifications: &[],
         other_socket: (agent::SOCKET_NAME, agent::has_method),
         worker_session: None,
-        on_malformed: |_, _, error| error,
+        on_malformed: |_, _, _, error| error,
         // The operator is not limited.
         admit: |_, _, _| Ok(()),
         context,

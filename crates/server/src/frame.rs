@@ -1,5 +1,5 @@
 //! Line framing: splits a byte stream into lines of bounded length, one message each. Does not parse the
-//! lines.
+//! lines; of a line that cannot be used, it finds the request id.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,6 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use crate::budget::{BudgetShare, MessageBudget, SMALL_MESSAGE_BYTES};
+use crate::request_id_scan::{RequestIdScanner, find_request_id};
+use crate::rpc::RequestId;
 
 /// Initial size of a read buffer, in bytes.
 const INITIAL_BUFFER_BYTES: usize = 8 * 1024;
@@ -19,10 +21,19 @@ struct LongLineTimeouts {
     share: Duration,
     /// Time from then to the end of the line.
     line: Duration,
+    /// Pause after which the rest of a line that is too long is not expected any more.
+    skip_pause: Duration,
 }
 
-const LONG_LINE_TIMEOUTS: LongLineTimeouts =
-    LongLineTimeouts { share: Duration::from_secs(10), line: Duration::from_secs(30) };
+const LONG_LINE_TIMEOUTS: LongLineTimeouts = LongLineTimeouts {
+    share: Duration::from_secs(10),
+    line: Duration::from_secs(30),
+    skip_pause: Duration::from_millis(500),
+};
+
+/// Largest part of a line over the limit that is skipped, in bytes, to find the id of its request and the
+/// next line.
+const MAX_SKIPPED_BYTES: usize = 64 << 20;
 
 /// Splits a stream into lines. The buffer grows with the line, never past the limit, and shrinks again
 /// afterwards.
@@ -48,9 +59,11 @@ pub(crate) enum LineFrame<'a> {
     /// Non-empty line.
     Line(InputLine<'a>),
     /// Line that is not UTF-8; later lines may be valid.
-    NotUtf8,
+    NotUtf8(Option<RequestId>),
+    /// Request over the limit, read to its end; later lines may be valid.
+    TooLong(RequestId),
     /// Nothing after this point can be parsed.
-    Unusable(UnusableStream),
+    Unusable(UnusableStream, Option<RequestId>),
     /// End of the stream.
     End,
 }
@@ -92,8 +105,17 @@ pub(crate) enum UnusableStream {
 /// Frame as a range of the buffer.
 enum FoundFrame {
     Line(Range<usize>),
-    Unusable(UnusableStream),
+    TooLong(RequestId),
+    Unusable(UnusableStream, Option<RequestId>),
     End,
+}
+
+impl FoundFrame {
+    /// Frame of a line over the limit that was read to its end. Without an id, the peer may not speak this
+    /// protocol at all.
+    fn too_long(id: Option<RequestId>) -> Self {
+        id.map_or(FoundFrame::Unusable(UnusableStream::TooLong, None), FoundFrame::TooLong)
+    }
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
@@ -121,7 +143,8 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(crate) async fn next(&mut self) -> std::io::Result<LineFrame<'_>> {
         let range = match self.find_frame().await? {
             FoundFrame::Line(range) => range,
-            FoundFrame::Unusable(why) => return Ok(LineFrame::Unusable(why)),
+            FoundFrame::TooLong(id) => return Ok(LineFrame::TooLong(id)),
+            FoundFrame::Unusable(why, id) => return Ok(LineFrame::Unusable(why, id)),
             FoundFrame::End => return Ok(LineFrame::End),
         };
         let began = self.line_started.take().unwrap_or(self.last_read);
@@ -130,9 +153,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         // The rest of the buffer arrived in the same read as the end of this line.
         self.line_started = (self.start < self.buffer.len()).then_some(self.last_read);
         let behind = self.next_line();
-        Ok(match std::str::from_utf8(self.buffer.get(range).unwrap_or_default()) {
+        let line = self.buffer.get(range).unwrap_or_default();
+        Ok(match std::str::from_utf8(line) {
             Ok(text) => LineFrame::Line(InputLine { text, received_at: began, share, next_line: behind }),
-            Err(_) => LineFrame::NotUtf8,
+            Err(_) => LineFrame::NotUtf8(find_request_id(line)),
         })
     }
 
@@ -156,26 +180,70 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         loop {
             while let Some(line) = self.next_complete_line() {
                 if line.len() > self.limit {
-                    return Ok(FoundFrame::Unusable(UnusableStream::TooLong));
+                    self.forget_line();
+                    let line = self.buffer.get(line).unwrap_or_default();
+                    return Ok(FoundFrame::too_long(find_request_id(line)));
                 }
                 if !line.is_empty() {
                     return Ok(FoundFrame::Line(line));
                 }
                 self.line_started = None;
             }
-            if let Some(why) = self.early_rejection() {
-                return Ok(FoundFrame::Unusable(why));
+            match self.early_rejection() {
+                Some(UnusableStream::TooLong) => return self.skip_line().await,
+                Some(why) => return Ok(FoundFrame::Unusable(why, None)),
+                None => {}
             }
             if let Err(why) = self.reserve_space().await {
-                return Ok(FoundFrame::Unusable(why));
+                return Ok(self.unusable(why));
             }
             match self.read_chunk().await? {
-                None => return Ok(FoundFrame::Unusable(UnusableStream::TooSlow)),
+                None => return Ok(self.unusable(UnusableStream::TooSlow)),
                 Some(0) if self.buffer.is_empty() => return Ok(FoundFrame::End),
-                Some(0) => return Ok(FoundFrame::Unusable(UnusableStream::Unterminated)),
+                Some(0) => return Ok(FoundFrame::Unusable(UnusableStream::Unterminated, None)),
                 Some(_) => {}
             }
         }
+    }
+
+    /// Returns the frame of an unfinished line, with its request id if that has arrived.
+    fn unusable(&self, why: UnusableStream) -> FoundFrame {
+        FoundFrame::Unusable(why, find_request_id(self.buffer.get(self.start..).unwrap_or_default()))
+    }
+
+    /// Skips the rest of a line that is too long. If its end comes soon enough, later lines can be read. Of
+    /// the line itself only its request id is retained, which many clients send last.
+    async fn skip_line(&mut self) -> std::io::Result<FoundFrame> {
+        let (mut scanner, mut skipped) = (RequestIdScanner::default(), 0);
+        loop {
+            let rest = self.buffer.get(self.start..).unwrap_or_default();
+            let newline = memchr(b'\n', rest);
+            scanner.scan(rest.get(..newline.unwrap_or(rest.len())).unwrap_or_default());
+            skipped += rest.len();
+            if let Some(offset) = newline {
+                (self.start, self.scanned) = (self.start + offset + 1, self.start + offset + 1);
+                self.forget_line();
+                return Ok(FoundFrame::too_long(scanner.into_id()));
+            }
+            self.buffer.clear();
+            (self.start, self.scanned) = (0, 0);
+            let hopeless = scanner.is_outside() || skipped > MAX_SKIPPED_BYTES;
+            let read = match hopeless {
+                true => Some(0),
+                false => {
+                    timeout(self.timeouts.skip_pause, self.read_chunk()).await.ok().transpose()?.flatten()
+                }
+            };
+            if read.is_none_or(|read| read == 0) {
+                return Ok(FoundFrame::Unusable(UnusableStream::TooLong, scanner.into_id()));
+            }
+        }
+    }
+
+    /// Releases the budget share of a line that is not returned.
+    fn forget_line(&mut self) {
+        self.share = None;
+        self.line_started = (self.start < self.buffer.len()).then_some(self.last_read);
     }
 
     /// Discards consumed bytes and moves the rest to the front. Called only when space is needed or the
@@ -257,8 +325,9 @@ mod tests {
     use super::*;
 
     const LIMIT: usize = 200 * 1024;
+    const TEST_TIMEOUT: Duration = Duration::from_millis(50);
     const SHORT_TIMEOUTS: LongLineTimeouts =
-        LongLineTimeouts { share: Duration::from_millis(50), line: Duration::from_millis(50) };
+        LongLineTimeouts { share: TEST_TIMEOUT, line: TEST_TIMEOUT, skip_pause: TEST_TIMEOUT };
 
     /// Returns the frames of a stream: the text of each line, or the name of the reason.
     async fn frames(input: impl AsyncRead + Unpin, limit: usize) -> Vec<String> {
@@ -267,8 +336,9 @@ mod tests {
         loop {
             let frame = match reader.next().await.unwrap() {
                 LineFrame::Line(line) => line.text.to_owned(),
-                LineFrame::NotUtf8 => "not utf-8".to_owned(),
-                LineFrame::Unusable(why) => format!("{why:?}"),
+                LineFrame::NotUtf8(_) => "not utf-8".to_owned(),
+                LineFrame::TooLong(id) => format!("too long: {}", serde_json::json!(id)),
+                LineFrame::Unusable(why, _) => format!("{why:?}"),
                 LineFrame::End => return seen,
             };
             let last = frame.starts_with(char::is_uppercase);
@@ -312,9 +382,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn line_after_a_request_that_is_too_long_is_read() {
+        for length in [100, 101, 1000, 3 * SMALL_MESSAGE_BYTES] {
+            let input = format!("{{\"params\":\"{}\",\"id\":7}}\nnext\n", "x".repeat(length));
+            assert_eq!(frames(input.as_bytes(), 100).await, ["too long: 7", "next"], "{length}");
+        }
+    }
+
+    #[tokio::test]
     async fn endless_line_uses_no_more_memory_than_the_limit() {
         let mut reader = LineReader::new(tokio::io::repeat(b'x'), LIMIT, MessageBudget::new());
-        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooLong)));
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooLong, _)));
         assert!(reader.buffer.capacity() <= LIMIT + 2, "{}", reader.buffer.capacity());
     }
 
@@ -366,7 +444,7 @@ mod tests {
             reader.timeouts = SHORT_TIMEOUTS;
             match reader.next().await.unwrap() {
                 LineFrame::Line(line) => Ok(line.share),
-                LineFrame::Unusable(why) => Err(why),
+                LineFrame::Unusable(why, _) => Err(why),
                 _ => panic!("another frame"),
             }
         };
@@ -395,7 +473,7 @@ mod tests {
             client.write_all(&vec![b'x'; SMALL_MESSAGE_BYTES + 1]).await.unwrap();
             std::future::pending::<()>().await;
         });
-        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooSlow)));
+        assert!(matches!(reader.next().await.unwrap(), LineFrame::Unusable(UnusableStream::TooSlow, _)));
         slow.abort();
     }
 }

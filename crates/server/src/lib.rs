@@ -29,6 +29,7 @@ mod outbox;
 mod platform;
 mod private_folder;
 mod reload;
+mod request_id_scan;
 mod rpc;
 mod serve;
 mod service;

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 use tool::strict_json;
 
+use crate::request_id_scan::find_request_id;
+
 /// Message of a client.
 #[derive(Debug)]
 pub(crate) enum RpcMessage {
@@ -82,9 +84,9 @@ const MAX_VALUES: usize = 100_000;
 
 /// Parses one line.
 pub(crate) fn parse_message(text: &str) -> Result<RpcMessage, Box<InvalidMessage>> {
-    let refuse = |error| Box::new(InvalidMessage { id: None, error });
-    let mut fields = read_object(text).map_err(refuse)?;
-    let id = fields.remove("id").map(RequestId::read).transpose().map_err(refuse)?;
+    let refuse = |id, error| Box::new(InvalidMessage { id, error });
+    let mut fields = read_object(text).map_err(|error| refuse(find_request_id(text.as_bytes()), error))?;
+    let id = fields.remove("id").map(RequestId::read).transpose().map_err(|error| refuse(None, error))?;
     match (read_fields(id.as_ref(), fields), id) {
         (Ok((method, params)), Some(id)) => Ok(RpcMessage::Request { id, method, params }),
         (Ok((method, params)), None) => Ok(RpcMessage::Notification { method, params }),
@@ -234,20 +236,20 @@ mod tests {
         check("GET / HTTP/1.1", -32700, "syntax", "", "null");
         check(r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"a"}"#, -32700, "duplicate_key", "`id`", "null");
         let nested = r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":[{"path":1,"p\u0061th":2}]}}"#;
-        check(nested, -32700, "duplicate_key", "`path`", "null");
+        check(nested, -32700, "duplicate_key", "`path`", "1");
         let nul = r#"{"jsonrpc":"2.0","id":1,"method":"a\u0000"}"#;
-        check(nul, -32700, "nul", "NUL", "null");
+        check(nul, -32700, "nul", "NUL", "1");
         let deep = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":{}{}}}}}"#,
             "[".repeat(1000),
             "]".repeat(1000)
         );
-        check(&deep, -32700, "too_deep", "127", "null");
+        check(&deep, -32700, "too_deep", "127", "1");
         let wide = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{"x":[0{}]}}}}"#,
             ",0".repeat(100_000)
         );
-        check(&wide, -32700, "too_many_values", "100000", "null");
+        check(&wide, -32700, "too_many_values", "100000", "1");
         check(r#"{"jsonrpc":"2.0","id":1e400,"method":"a"}"#, -32700, "syntax", "", "null");
     }
 

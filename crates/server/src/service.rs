@@ -27,8 +27,8 @@ pub(crate) struct SocketService<C: 'static> {
     pub(crate) other_socket: (&'static str, fn(&str) -> bool),
     /// Worker session that every request on this socket belongs to.
     pub(crate) worker_session: Option<Arc<str>>,
-    /// Builds the error for a line that is not a valid message.
-    pub(crate) on_malformed: fn(&C, &ConnectionState, RpcError) -> RpcError,
+    /// Builds the error for a line that is not a valid message, and records it as a refusal.
+    pub(crate) on_malformed: fn(&C, &ConnectionState, Option<&RequestId>, RpcError) -> RpcError,
     /// Admits a request to a method, or refuses it because its caller is over a limit.
     pub(crate) admit: fn(&C, &ConnectionState, &'static str) -> Result<(), RpcError>,
     pub(crate) context: C,

@@ -21,7 +21,7 @@ use crate::listener::{self, ConnectionListener, SharedListenerState};
 use crate::mcp;
 use crate::methods::{calls, status};
 use crate::platform::Platform;
-use crate::rpc::RpcError;
+use crate::rpc::{RequestId, RpcError};
 use crate::service::{MethodCall, MethodResult, RpcMethod, SocketService};
 use crate::socket::BoundSocket;
 
@@ -44,17 +44,23 @@ const METHODS: &[RpcMethod<AgentContext>] = &[
 
 /// Like `sinew/execute` of the agent socket, but an invalid call is recorded and costs a hop.
 fn execute(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
-    calls::execute(agent, session, call).map_err(|error| record_malformed(agent, session, error))
+    calls::execute(agent, session, call).map_err(|error| record_malformed(agent, session, None, error))
 }
 
 /// Like `tools/call` of the agent socket, but an invalid call is recorded and costs a hop.
 fn call_tool(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
-    mcp::call::run(agent, session, call).map_err(|error| record_malformed(agent, session, error))
+    mcp::call::run(agent, session, call).map_err(|error| record_malformed(agent, session, None, error))
 }
 
 /// Records a refusal for an invalid message and adds it to the error that the worker gets.
-fn record_malformed(agent: &AgentContext, session: &ConnectionState, error: RpcError) -> RpcError {
-    let result = agent.layer.refuse_malformed(session.caller(CallerEndpoint::Socket), &error.message);
+fn record_malformed(
+    agent: &AgentContext,
+    session: &ConnectionState,
+    _: Option<&RequestId>,
+    error: RpcError,
+) -> RpcError {
+    let caller = session.caller(CallerEndpoint::Socket);
+    let result = agent.layer.refuse_malformed(caller, error.refusal_code(), &error.message);
     let metadata = result.metadata;
     error.with_data("refusal", &metadata.refusal).with_data("session", &metadata.session)
 }

@@ -202,15 +202,20 @@ pub(crate) fn policy_environment(setting: &CommandContext) -> PolicyEnvironment 
 }
 
 /// Loads the curated map beside the policy files, else the built-in one.
-fn load_curated_map(
-    setting: &CommandContext,
-    registry: &ToolRegistry,
-) -> Result<CuratedGuardrails, CommandError> {
+pub(crate) fn curated_map(setting: &CommandContext) -> Result<CuratedGuardrails, CommandError> {
     let loaded = match governance_dir(setting)? {
         Some(folder) => CuratedGuardrails::load(&folder),
         None => CuratedGuardrails::embedded(),
     };
-    let curated = loaded.map_err(CommandError::configuration)?;
+    loaded.map_err(CommandError::configuration)
+}
+
+/// Loads the curated map and checks it against the tools.
+fn load_curated_map(
+    setting: &CommandContext,
+    registry: &ToolRegistry,
+) -> Result<CuratedGuardrails, CommandError> {
+    let curated = curated_map(setting)?;
     let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
     let known = tools.map(|tool| KnownTool { definition: tool.definition(), schema: tool.schema() });
     for warning in curated.check_tools(known).map_err(CommandError::configuration)? {

@@ -1,5 +1,6 @@
 //! Starts a daemon if none runs and waits until it answers. The daemon outlives the command that starts it.
 
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -45,6 +46,9 @@ fn spawn(words: &Path) -> Result<Child, CommandError> {
     let log =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
     let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_host_variable(name)) {
+        command.env_remove(name);
+    }
     command.arg("serve").current_dir("/").process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(cannot)
@@ -57,4 +61,49 @@ fn start_error(how: &str, words: &Path) -> CommandError {
         format!("the daemon was started, but {how}: {}", text.trim()),
     );
     problem.with_hint(format!("run `sinew serve` to see more; its output is in {}", words.display()))
+}
+
+/// Prefixes of the variables of model hosts, among them their API keys.
+const HOST_VARIABLE_PREFIXES: [&str; 13] = [
+    "ANTHROPIC_",
+    "AWS_",
+    "AZURE_OPENAI_",
+    "CLAUDE",
+    "CODEX_",
+    "CURSOR_",
+    "DEEPSEEK_",
+    "GEMINI_",
+    "GOOGLE_API",
+    "GROQ_",
+    "MISTRAL_",
+    "OPENAI_",
+    "OPENROUTER_",
+];
+
+/// Returns true if a variable belongs to the model host that started this process. The daemon outlives that
+/// host and serves others, so it must not have the keys. Other variables stay: the settings may name one that
+/// contains the key of a search provider.
+fn is_host_variable(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    HOST_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_the_host_are_recognised() {
+        for (name, expect) in [
+            ("ANTHROPIC_API_KEY", true),
+            ("OPENAI_API_KEY", true),
+            ("CLAUDECODE", true),
+            ("AWS_SECRET_ACCESS_KEY", true),
+            ("HOME", false),
+            ("SINEW_HOME", false),
+            ("BRAVE_API_KEY", false),
+        ] {
+            assert_eq!(is_host_variable(OsStr::new(name)), expect, "{name}");
+        }
+    }
 }

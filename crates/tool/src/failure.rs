@@ -47,6 +47,8 @@ pub enum FaultParty {
     Caller,
     /// The tool, or a service it uses.
     Tool,
+    /// The network, or a peer that could not be reached.
+    Network,
     /// The machine.
     Machine,
     /// The operator, who stopped the call by a mode change or by stopping Sinew. Not an error.
@@ -83,10 +85,8 @@ impl FailureKind {
             | FailureKind::Conflict
             | FailureKind::Denied => FaultParty::Caller,
             FailureKind::Cancelled => FaultParty::Operator,
-            FailureKind::TimedOut
-            | FailureKind::Transient
-            | FailureKind::Interrupted
-            | FailureKind::Crashed => FaultParty::Tool,
+            FailureKind::TimedOut | FailureKind::Interrupted | FailureKind::Crashed => FaultParty::Tool,
+            FailureKind::Transient => FaultParty::Network,
             FailureKind::ResourceExhausted | FailureKind::Io => FaultParty::Machine,
         }
     }

@@ -35,6 +35,23 @@ impl ParameterType {
         }
     }
 
+    /// Returns the type that a schema admits: the declared one, else that of its allowed values. A union
+    /// (`["integer", "null"]`) is shown by its first member; the schema keeps the whole union.
+    fn of_schema(schema: &Value) -> Option<Self> {
+        let named = |name: &Value| serde_json::from_value(name.clone()).ok();
+        let is_text = |value: &Value| value.is_string().then_some(ParameterType::String);
+        match (schema.get("type"), schema.get("enum"), schema.get("const")) {
+            (Some(Value::Array(names)), ..) => names.iter().find_map(named),
+            (Some(name), ..) => named(name),
+            (None, Some(values), _) => values.as_array()?.iter().find_map(is_text),
+            (None, None, Some(value)) => is_text(value),
+            (None, None, None) => {
+                let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"))?;
+                alternatives.as_array()?.iter().find_map(Self::of_schema)
+            }
+        }
+    }
+
     /// Returns true if `value` is of this type.
     pub fn admits(self, value: &Value) -> bool {
         match self {
@@ -132,12 +149,7 @@ impl ToolParameter {
         let mut text = |key: &str| rest.remove(key).and_then(|v| v.as_str().map(str::to_owned));
         let (description, format) = (text("description").unwrap_or_default(), text("format"));
         let default = rest.remove("default");
-        // A union (`["integer", "null"]`) is shown by its first member; the schema keeps the whole union.
-        let kind = match property.get("type") {
-            Some(Value::Array(kinds)) => kinds.first().cloned(),
-            other => other.cloned(),
-        };
-        let kind = kind.and_then(|k| serde_json::from_value(k).ok()).unwrap_or(ParameterType::Object);
+        let kind = ParameterType::of_schema(property).unwrap_or(ParameterType::Object);
         rest.remove("type");
         let required = required.contains(&name);
         ToolParameter { name: name.to_owned(), kind, description, required, default, format, schema: rest }

@@ -1,7 +1,7 @@
 //! JSON Schema of a Rust type, for tool lists. Schemas that a tool declares itself are not processed here.
 
 use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// Generates the schema of a Rust type, without keywords that add nothing to a tool list.
 pub(crate) fn schema_of<T: JsonSchema>(direction: Direction) -> Value {
@@ -18,6 +18,7 @@ pub(crate) fn schema_of<T: JsonSchema>(direction: Direction) -> Value {
         object.entry("properties").or_insert_with(|| json!({}));
     }
     replace_rust_formats(&mut schema, direction);
+    merge_string_constants(&mut schema, direction);
     schema
 }
 
@@ -49,6 +50,75 @@ fn replace_rust_formats(schema: &mut Value, direction: Direction) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| replace_rust_formats(item, direction)),
         _ => {}
+    }
+}
+
+/// Replaces alternatives of string constants, which schemars writes for an enum with documented variants, by
+/// one typed enum. Several clients take only `type` and `enum`.
+fn merge_string_constants(schema: &mut Value, direction: Direction) {
+    match schema {
+        Value::Object(object) => {
+            object.values_mut().for_each(|value| merge_string_constants(value, direction));
+            merge_constants_of(object);
+            merge_null_alternative(object, direction);
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| merge_string_constants(item, direction)),
+        _ => {}
+    }
+}
+
+fn merge_constants_of(object: &mut Map<String, Value>) {
+    let Some(alternatives) = object.get("oneOf").and_then(Value::as_array) else { return };
+    let mut words = Vec::new();
+    let mut notes = Vec::new();
+    for alternative in alternatives {
+        let listed = alternative.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+        let constant = alternative.get("const").map(std::slice::from_ref);
+        let Some(values) = listed.or(constant).filter(|values| values.iter().all(Value::is_string)) else {
+            return;
+        };
+        if let (Some(word), Some(note)) = (values.first(), alternative.get("description")) {
+            let (word, note) = (word.as_str().unwrap_or_default(), note.as_str().unwrap_or_default());
+            notes.push(format!("{word}: {}", note.trim_end_matches('.')));
+        }
+        words.extend(values.iter().cloned());
+    }
+    object.remove("oneOf");
+    object.insert("type".to_owned(), json!("string"));
+    object.insert("enum".to_owned(), Value::Array(words));
+    if !notes.is_empty() {
+        let about = object.get("description").and_then(Value::as_str).map(|about| format!("{about} "));
+        let about = format!("{}{}.", about.unwrap_or_default(), notes.join("; "));
+        object.insert("description".to_owned(), json!(about));
+    }
+}
+
+/// Merges `anyOf: [enum, null]` into the enum. In arguments, null means that the argument is absent, so only
+/// results list it.
+fn merge_null_alternative(object: &mut Map<String, Value>, direction: Direction) {
+    let Some([Value::Object(words), null]) = object.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+    else {
+        return;
+    };
+    if words.get("type") != Some(&json!("string")) || !words.contains_key("enum") || null["type"] != "null" {
+        return;
+    }
+    let mut words = words.clone();
+    if let (Direction::Output, Some(Value::Array(values))) = (direction, words.get_mut("enum")) {
+        values.push(Value::Null);
+        words.insert("type".to_owned(), json!(["string", "null"]));
+    }
+    object.remove("anyOf");
+    for (key, value) in words {
+        match (key.as_str(), object.get("description").and_then(Value::as_str), value.as_str()) {
+            ("description", Some(about), Some(words)) => {
+                let about = format!("{about} {words}");
+                object.insert(key, json!(about));
+            }
+            _ => {
+                object.insert(key, value);
+            }
+        }
     }
 }
 
@@ -95,6 +165,38 @@ mod tests {
         let most = (1_u64 << 53) - 1;
         check(Direction::Input, json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}));
     }
+
+    #[test]
+    fn string_enum_is_typed_in_both_directions() {
+        #[derive(Serialize, JsonSchema)]
+        #[serde(rename_all = "lowercase")]
+        #[expect(dead_code, reason = "only its type matters")]
+        enum Level {
+            /// Worst.
+            Error,
+            /// Other.
+            Info,
+        }
+        #[derive(Serialize, JsonSchema)]
+        struct Sample {
+            /// Severity.
+            level: Option<Level>,
+        }
+        let level = |direction| schema_of::<Sample>(direction)["properties"]["level"].clone();
+        let input = level(Direction::Input);
+        assert_eq!(
+            (&input["type"], &input["enum"]),
+            (&json!("string"), &json!(["error", "info"])),
+            "{input}"
+        );
+        assert_eq!(input["description"], "Severity. error: Worst; info: Other.");
+        let output = level(Direction::Output);
+        assert_eq!(output["type"], json!(["string", "null"]), "{output}");
+        assert_eq!(output["enum"], json!(["error", "info", null]));
+        assert!(output.get("anyOf").is_none());
+        drop(Sample { level: None }.level);
+    }
+
     #[test]
     fn output_schema_requires_what_is_always_serialised() {
         #[derive(Serialize, JsonSchema)]

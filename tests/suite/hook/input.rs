@@ -206,6 +206,8 @@ fn post_hook_names_secrets_and_shows_how_to_repair() {
     let reported = failed("Write", "InputValidationError: The required parameter `content` is missing");
     assert!(context(&reported).contains("\"content\":\"Remember the milk.\""), "{}", reported.object);
     assert_eq!(reported.object["hookSpecificOutput"]["hookEventName"], "PostToolUseFailure");
+    let curated = failed("mcp__mail__GMAIL_SEND_EMAIL", "1 validation error: Field required");
+    assert!(context(&curated).contains("recipient_email"), "{}", curated.object);
     assert_eq!(failed("Write", "disk full").object, json!({}), "that is not the call's fault");
     assert_eq!(failed("Task", "a parameter is required").object, json!({}), "no example is known");
     assert!(

@@ -59,7 +59,7 @@ fn refused_step_stops_the_plan_with_its_refusal() {
     let plan = r#"{ steps: [
               { id: "list", tool: "list_directory", arguments: { path: args.folder } },
               { id: "steal", tool: "read_file", arguments: { path: "/etc/shadow" } },
-              { id: "after", tool: "list_directory", arguments: {} } ] }"#;
+              { id: "after", tool: "list_directory", arguments: { path: "." } } ] }"#;
     let daemon = daemon(&[("sly.yaml", meta("sly", "list_directory, read_file", plan))]);
     let stopped = look(&daemon, "sly");
     assert!(code(&stopped).starts_with("path_"), "{stopped}");

@@ -67,7 +67,7 @@ fn request_refused_as_a_whole_is_no_longer_pending() {
     let refused = bridge.receive();
     assert_eq!(
         (&refused["id"], &refused["error"]["data"]["code"]),
-        (&json!(null), &json!("duplicate_key")),
+        (&json!(77), &json!("duplicate_key")),
         "{refused}"
     );
     let daemon = Daemon::start_in(daemon.crash());

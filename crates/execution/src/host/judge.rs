@@ -93,13 +93,38 @@ impl ConfigSnapshot {
     }
 }
 
+/// Subject of the judgement of a host call.
+pub(super) enum HostCallSubject<'h> {
+    /// Tool of the host table.
+    Tool(&'h JudgedTool),
+    /// Name that only the curated map knows, with its refusal of the call.
+    CuratedName(Box<Refusal>),
+}
+
+impl HostCallSubject<'_> {
+    /// Returns the name whose rules apply.
+    pub(super) fn rules_of(&self, request: &CallRequest) -> String {
+        match self {
+            HostCallSubject::Tool(tool) => tool.definition().name().to_string(),
+            HostCallSubject::CuratedName(_) => shorten(&request.tool_name, MAX_QUOTED_CHARS).into_owned(),
+        }
+    }
+}
+
 impl Host {
-    /// Returns the tool that a call is judged as, or the reason why it is not judged.
-    pub(super) fn judged_tool(&self, name: &str) -> Result<&JudgedTool, NotJudgedReason> {
-        match self.tool(name) {
-            None => Err(NotJudgedReason::UnknownTool),
+    /// Returns the subject of the judgement, or the reason why the call is not judged. The curated map covers
+    /// names without a row in the host table.
+    pub(super) fn subject(
+        &self,
+        snapshot: &ConfigSnapshot,
+        request: &CallRequest,
+    ) -> Result<HostCallSubject<'_>, NotJudgedReason> {
+        match self.tool(&request.tool_name) {
+            None => curated_refusal(snapshot, &request.tool_name, &request.arguments)
+                .map(HostCallSubject::CuratedName)
+                .ok_or(NotJudgedReason::UnknownTool),
             Some(HostTool::SinewTool) => Err(NotJudgedReason::JudgedOnArrival),
-            Some(HostTool::Judged(tool)) => Ok(tool),
+            Some(HostTool::Judged(tool)) => Ok(HostCallSubject::Tool(tool)),
         }
     }
 }
@@ -110,17 +135,18 @@ impl ToolExecutionLayer {
     pub async fn judge_host_call(&self, host_call: HostCall) -> Result<HostVerdict, UnknownHost> {
         let snapshot = self.snapshot.load_full();
         let host = snapshot.host(&host_call.host)?;
-        let tool = match host.judged_tool(&host_call.request.tool_name) {
-            Ok(tool) => tool,
+        let subject = match host.subject(&snapshot, &host_call.request) {
+            Ok(subject) => subject,
             Err(because) => return Ok(HostVerdict::None { because }),
         };
+        let rules_of = subject.rules_of(&host_call.request);
         let reported = (host_call.origin, host_call.request.tool_name.clone());
         let (call, input) =
             PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
         let judging = async {
             self.check_admission(&call)?;
             let parts = (&self.host_limits, &self.opening_slots);
-            judge(parts, &call, tool, (input, host.user_home.as_deref())).await
+            judge(parts, &call, subject, (input, host.user_home.as_deref())).await
         };
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
@@ -131,7 +157,7 @@ impl ToolExecutionLayer {
             self.refusal_throttle.wait_for_turn().await;
         }
         let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
-        let explanation = explanation(&call, tool, finding, rules);
+        let explanation = explanation(&call, rules_of, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
     }
 
@@ -152,11 +178,10 @@ impl ToolExecutionLayer {
 
 pub(super) fn explanation(
     call: &PipelineCall,
-    tool: &JudgedTool,
+    tool_name: String,
     finding: ExplainedVerdict,
     rules: Vec<RuleRef>,
 ) -> Explanation {
-    let tool_name = tool.definition().name().to_string();
     let policy_hash = call.snapshot.policy.hash().to_owned();
     Explanation { tool_name, mode: call.header.mode, finding, rules, policy_hash }
 }
@@ -166,20 +191,34 @@ pub(super) fn explanation(
 pub(super) async fn judge(
     (limits, opening_slots): (&CallLimits, &FairSlots),
     call: &PipelineCall,
-    tool: &JudgedTool,
+    subject: HostCallSubject<'_>,
     (input, home): (Value, Option<&Path>),
 ) -> Result<Verdict, Box<Refusal>> {
-    refuse_malformed(call, &input)?;
+    let tool = match subject {
+        HostCallSubject::Tool(tool) => tool,
+        HostCallSubject::CuratedName(refusal) => return Err(refusal),
+    };
+    let malformed = curated_refusal(&call.snapshot, &call.tool_name, &input);
     let shows = tool.listed_names(&input);
     let input = tool.resolve_arguments(input, home)?;
     let shape = tool.shape_for(&call.snapshot.policy);
     let schema = shape.schema().map_err(|mistake| host_table_error(call, mistake))?;
-    let valid = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input))?;
+    let checked = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input));
+    // The curated map names more arguments of a malformed call than the host table does.
+    let valid = match (checked, &malformed) {
+        (Ok(valid), _) => valid,
+        (Err(_), Some(refusal)) => return Err(refusal.clone()),
+        (Err(refusal), None) => return Err(refusal),
+    };
     secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
     let verdict = pipeline::judge_only((limits, opening_slots), call, valid).await?;
     let verdict = unconfined::refuse_if_sandbox_required(call, &shape.definition, verdict)?;
     let verdict =
         directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
+    // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
+    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
+        return Err(refusal);
+    }
     match &verdict {
         Verdict::Permit(permit) => {
             limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
@@ -200,11 +239,9 @@ fn host_table_error(call: &PipelineCall, mistake: &str) -> Box<Refusal> {
 }
 
 /// Checks the call against the curated map, which lists tools under the names that hosts use.
-fn refuse_malformed(call: &PipelineCall, input: &Value) -> Result<(), Box<Refusal>> {
-    match call.snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, input)) {
-        None => Ok(()),
-        Some(refusal) => Err(Box::new(refusal.with_hint("send the call again with the problem corrected"))),
-    }
+fn curated_refusal(snapshot: &ConfigSnapshot, tool_name: &str, input: &Value) -> Option<Box<Refusal>> {
+    let refusal = snapshot.with_guard(|guard| guard.check_unknown(tool_name, input))?;
+    Some(Box::new(refusal.with_hint("send the call again with the problem corrected")))
 }
 
 impl HostCallOrigin {

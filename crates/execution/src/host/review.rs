@@ -3,9 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use guardrail::CuratedGuardrails;
 use serde_json::Value;
 use telemetry::redact::{self, Redactor};
-use tool::{Failure, FailureKind};
+use telemetry::{CallContext, TelemetryEvent, emit};
+use tool::{CallId, Failure, FailureKind, MAX_QUOTED_CHARS, TraceContext, shorten};
 
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;
@@ -34,7 +36,13 @@ impl ToolExecutionLayer {
         let snapshot = self.snapshot.load_full();
         let host = snapshot.host(host)?;
         Ok(match review {
-            HostCallOutcome::Failed { tool, error } => host.example_advice(&tool, &error),
+            HostCallOutcome::Failed { tool, error } => {
+                let advice = host.example_advice(&snapshot.curated, &tool, &error);
+                if advice.is_some() {
+                    self.announce_nudge(&tool, &error);
+                }
+                advice
+            }
             HostCallOutcome::Succeeded(answer) => {
                 let looking = move || secrets_advice(&redact::shared(), &answer);
                 // A result can have megabytes, and other calls wait for this thread.
@@ -44,14 +52,34 @@ impl ToolExecutionLayer {
     }
 }
 
+impl ToolExecutionLayer {
+    /// Emits the event of advice on a malformed host call. The host reports no id of the call.
+    fn announce_nudge(&self, tool: &str, error: &str) {
+        let (trace, tool) = (TraceContext::root(), shorten(tool, MAX_QUOTED_CHARS));
+        let call = CallContext {
+            tool: &tool,
+            call_id: CallId::fresh(),
+            trace: &trace,
+            mode: self.mode(),
+            session: None,
+        };
+        emit(TelemetryEvent::ToolValidationNudge { call, error });
+    }
+}
+
 impl Host {
-    /// Returns an example of a valid call if the error blames the arguments.
-    pub fn example_advice(&self, tool: &str, error: &str) -> Advice {
+    /// Returns an example of a valid call if the error blames the arguments: that of the host table, else
+    /// that of the curated map.
+    pub fn example_advice(&self, curated: &CuratedGuardrails, tool: &str, error: &str) -> Advice {
         if !guardrail::blames_arguments(&Failure::new(FailureKind::Io, error)) {
             return None;
         }
-        let HostTool::Judged(judged) = self.tool(tool)? else { return None };
-        let example = judged.definition().example()?;
+        let of_table = match self.tool(tool) {
+            Some(HostTool::Judged(judged)) => judged.definition().example().map(Value::to_string),
+            Some(HostTool::SinewTool) => return None,
+            None => None,
+        };
+        let example = of_table.or_else(|| curated.example_text(tool))?;
         Some(format!("Sinew: the call of {tool} was malformed. Example of a valid call: {example}"))
     }
 }

@@ -46,14 +46,15 @@ impl HostJudge {
     /// Judges a call. Returns `None` for a denial, which must be recorded before it is reported.
     pub async fn judge(&self, host_call: HostCall) -> Result<Option<HostVerdict>, UnknownHost> {
         let host = self.snapshot.host(&host_call.host)?;
-        let tool = match host.judged_tool(&host_call.request.tool_name) {
-            Ok(tool) => tool,
+        let subject = match host.subject(&self.snapshot, &host_call.request) {
+            Ok(subject) => subject,
             Err(because) => return Ok(Some(HostVerdict::None { because })),
         };
+        let rules_of = subject.rules_of(&host_call.request);
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
         let parts = (&self.limits, &self.opening_slots);
-        let judging = judge::judge(parts, &call, tool, (input, host.user_home.as_deref()));
+        let judging = judge::judge(parts, &call, subject, (input, host.user_home.as_deref()));
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await
@@ -62,7 +63,7 @@ impl HostJudge {
         Ok(match finding {
             ExplainedVerdict::Deny { .. } => None,
             ExplainedVerdict::Permit | ExplainedVerdict::Ask { .. } => {
-                let explanation = judge::explanation(&call, tool, finding, rules);
+                let explanation = judge::explanation(&call, rules_of, finding, rules);
                 Some(HostVerdict::Judged { explanation, on_permit: host.on_permit })
             }
         })

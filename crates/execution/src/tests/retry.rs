@@ -72,3 +72,24 @@ async fn transient_failure_is_retried_once() {
         assert_eq!(check(fails, true, None).await, (false, 1, Value::Null), "{lasting:?}");
     }
 }
+
+#[tokio::test]
+async fn first_cause_of_a_retried_call_is_reported() {
+    let tried = AtomicUsize::new(0);
+    let bench = LayerBench::new().tool_with_spec(
+        "flaky",
+        Category::READ_ONLY,
+        |spec| spec.annotations.idempotent_hint = true,
+        move |_| {
+            let cause = ["connection reset", "the provider is in back-off"]
+                .get(tried.fetch_add(1, Ordering::Relaxed))
+                .copied()
+                .unwrap_or_default();
+            Box::pin(async move { Err(Failure::new(FailureKind::Transient, cause)) })
+        },
+    );
+    let (layer, _folder) = bench.layer();
+    let result = layer.execute(request("flaky", json!({}), None)).await;
+    let error = result.error.unwrap_or_default();
+    assert!(error.contains("back-off; the first attempt failed: connection reset"), "{error}");
+}

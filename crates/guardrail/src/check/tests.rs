@@ -242,3 +242,27 @@ fn offered_example_passes_the_check() {
     run(refusal.example.clone().unwrap()).unwrap();
     assert!(refusal.hint.as_ref().unwrap().ends_with("; `example` is accepted"), "{:?}", refusal.hint);
 }
+
+#[test]
+fn null_for_an_optional_argument_means_absent() {
+    let check_null = |property: Value, required: &[&str], expect: Option<Value>| {
+        let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+        spec.input_schema =
+            Some(json!({"type": "object", "properties": {"a": property}, "required": required,
+            "additionalProperties": false, "$defs": {"text": {"type": "string"}}}));
+        let definition = Arc::new(spec.check().unwrap());
+        let schema = InputSchema::compile(definition.input_schema()).unwrap();
+        let call = check(&definition, &schema, json!({"a": null})).ok();
+        assert_eq!(call.map(|call| Value::Object(call.arguments().clone())), expect, "{property}");
+    };
+    check_null(json!({"type": "string"}), &[], Some(json!({})));
+    check_null(json!({"type": "string", "default": "."}), &["a"], Some(json!({"a": "."})));
+    check_null(json!({"enum": ["x", "y"]}), &[], Some(json!({})));
+    check_null(json!({"$ref": "#/$defs/text"}), &[], Some(json!({})));
+    // Null may mean something where the schema accepts it.
+    check_null(json!({"type": ["string", "null"]}), &[], Some(json!({"a": null})));
+    check_null(json!({"anyOf": [{"type": "string"}, {"type": "null"}]}), &[], Some(json!({"a": null})));
+    check_null(json!({"enum": ["x", null]}), &[], Some(json!({"a": null})));
+    check_null(json!({}), &[], Some(json!({"a": null})));
+    check_null(json!({"type": "string"}), &["a"], None);
+}

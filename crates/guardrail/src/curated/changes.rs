@@ -106,6 +106,7 @@ fn demands(entry: Option<&CuratedRequirements>) -> Vec<CuratedDemand<'_>> {
         calls_field: calls,
         example: _,
         deprecated: _,
+        replacement: _,
     } = entry;
     let single = required.iter().map(|field| CuratedDemand::OneOf(BTreeSet::from([field.as_str()])));
     let groups =

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Arguments, MAX_QUOTED_CHARS, RuleRef, ToolName};
+use tool::{MAX_QUOTED_CHARS, RuleRef, ToolName};
 
 use crate::curated::CuratedRequirements;
 use crate::curated_file::{CuratedEntry, GuardrailsFile};
@@ -55,7 +55,8 @@ impl EntryInspection<'_> {
     }
 
     fn check_entry(&mut self, key: Located<String>, written: CuratedEntry) -> CuratedRequirements {
-        let CuratedEntry { required, required_any, min_length, calls, example, deprecated } = written;
+        let CuratedEntry { required, required_any, min_length, calls, example, deprecated, replacement } =
+            written;
         let rule = RuleRef {
             file: self.document.name().into(),
             line: key.line,
@@ -71,6 +72,7 @@ impl EntryInspection<'_> {
                 .collect(),
             example: example.map(|example| self.check_example_size(example)),
             deprecated: deprecated.map(|words| self.check_deprecation(words)),
+            replacement: replacement.map(|name| name.value),
             required,
             calls_field: calls,
             key,
@@ -107,8 +109,10 @@ impl EntryInspection<'_> {
         words.value
     }
 
-    fn check_example_size(&mut self, example: Located<Arguments>) -> Located<Value> {
-        let example = example.map(Value::Object);
+    fn check_example_size(&mut self, example: Located<Value>) -> Located<Value> {
+        if !example.is_object() && !example.is_string() {
+            self.push_error(&example, "an example must be arguments or a text", "");
+        }
         if example.to_string().len() > example::MAX_EXAMPLE_BYTES {
             let message = format!(
                 "the example is longer than {} bytes and would not be shown",
@@ -137,7 +141,7 @@ impl EntryInspection<'_> {
 
     /// Reports an example that its own entry would refuse, since callers copy examples.
     fn check_example(&mut self, entry: &CuratedRequirements) {
-        let Some(example) = &entry.example else { return };
+        let Some(example) = entry.example.as_ref().filter(|example| example.is_object()) else { return };
         for problem in entry.problems(example, None) {
             let message =
                 format!("the example of `{}` would be refused: {}", entry.key.value, problem.message);

@@ -224,3 +224,33 @@ fn schema_file_is_current_and_accepts_the_shipped_map() {
     assert!(validator.is_valid(&shipped));
     assert!(!validator.is_valid(&json!({"tools": {"a": {"requird": ["x"]}}})));
 }
+
+/// The map of the source document, with its examples as texts.
+#[test]
+fn example_may_be_text() {
+    let text = r#"tools:
+  mcp__local_toolkit__write_local_file:
+    required: [path, content]
+    example: "write_local_file({path: '/tmp/report.html', content: '<html>...</html>'})"
+  GMAIL_SEND_EMAIL:
+    required: [recipient_email, subject, body, attachment]
+    example: "GMAIL_SEND_EMAIL({recipient_email: 'x', subject: 'y', body: 'z', attachment: {...}})"
+"#;
+    let map =
+        CuratedGuardrails::from_document(Document::from_text("guardrails.yaml", text).unwrap()).unwrap();
+    let no_tools = |_: &str| None;
+    let guard = crate::Guardrail::new(&map, &no_tools);
+    let refusal = guard.check_unknown("gmail_send_email", &serde_json::json!({"subject": "y"})).unwrap();
+    assert!(
+        refusal.reason.ends_with(
+            "Example: GMAIL_SEND_EMAIL({recipient_email: 'x', subject: 'y', body: 'z', attachment: {...}})"
+        ),
+        "{}",
+        refusal.reason
+    );
+    assert_eq!(refusal.example, None, "a text is not arguments");
+    let number = Document::from_text("guardrails.yaml", "tools: {a: {required: [b], example: 5}}\n").unwrap();
+    assert!(
+        CuratedGuardrails::from_document(number).unwrap_err().to_string().contains("arguments or a text")
+    );
+}

@@ -59,7 +59,7 @@ impl ToolCheckReport<'_> {
                 self.errors.extend(self.error_at((field.line, field.column), &message, &help));
             }
         }
-        if let Some(example) = &entry.example {
+        if let Some(example) = entry.example.as_ref().filter(|example| example.is_object()) {
             let guard = Guardrail::new(self.curated, &|_| None);
             if let Err(rejected) = guard.check(tool, example.value.clone()) {
                 let errors = rejected.refusal.schema_error.unwrap_or_default();
@@ -94,8 +94,8 @@ impl ToolCheckReport<'_> {
             self.errors.extend(self.error_at(place, &message, &format!("write `{name}`")));
             return;
         }
-        // A deprecated name is often similar to its replacement, so it is not a typing error.
-        if entry.deprecated.is_some() {
+        // Such a name is often similar to its replacement, so it is not a typing error.
+        if entry.deprecated.is_some() || entry.replacement.is_some() {
             return;
         }
         let built_in = tools.iter().filter(|tool| !is_from_manifest(tool));

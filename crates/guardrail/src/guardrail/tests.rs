@@ -207,9 +207,12 @@ fn all_problems_are_in_one_message() {
         bench.assert_missing("write", json!({"content": "short", "mode": "c", "colour": 1}), &["file_path"]);
     let found: Vec<&str> = refusal.problems.iter().map(|problem| problem.pointer.as_str()).collect();
     assert_eq!(found, ["/file_path", "/content", "/mode", "/colour"], "map and schema together: {refusal:?}");
-    for word in
-        ["file_path", "at least 11 characters long", "one of [\"a\",\"b\"]", "`colour` is not an argument"]
-    {
+    for word in [
+        "file_path",
+        "at least 11 characters long",
+        "`mode`: `c` is not one of a, b",
+        "`colour` is not an argument",
+    ] {
         assert!(refusal.reason.contains(word), "{word}: {}", refusal.reason);
     }
 }
@@ -344,10 +347,11 @@ fn rule_is_named_if_the_map_decided() {
 }
 
 #[test]
-fn default_satisfies_the_map() {
+fn default_does_not_satisfy_the_map() {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string", "default": "."}}});
     let bench = GuardrailFixture::with_shipped_map().with_tool("list_directory", schema);
-    bench.assert_passes("list_directory", json!({}));
+    bench.assert_passes("list_directory", json!({"path": "."}));
+    bench.assert_missing("list_directory", json!({}), &["path"]);
     bench.assert_missing("list_directory", json!({"path": ""}), &["path"]);
 }
 
@@ -403,4 +407,23 @@ fn missing_mistyped_and_unknown_arguments_are_named() {
     );
     bench.assert_passes("fetch", json!({"url": "u"}));
     bench.assert_passes("verify", json!({"checks": ["a"]}));
+}
+
+#[test]
+fn allowed_values_are_named_for_every_kind_of_schema() {
+    let level = json!({"anyOf": [
+        {"oneOf": [{"const": "error", "type": "string"}, {"enum": ["warning", "info"], "type": "string"}]},
+        {"type": "null"}]});
+    let schema = json!({"type": "object", "properties": {
+        "level": level, "count": {"anyOf": [{"type": "integer"}, {"type": "array"}, {"type": "null"}]}}});
+    let bench = GuardrailFixture::with_shipped_map().with_tool("logs", schema);
+    let check = |arguments: Value, expect: &str| {
+        assert_eq!(bench.call("logs", arguments).unwrap().schema_error.unwrap(), expect);
+    };
+    check(json!({"level": "warn"}), "`level`: `warn` is not one of error, warning, info");
+    check(json!({"level": 7}), "`level`: `7` is not one of error, warning, info");
+    // A text that may be a passphrase or content is not repeated.
+    check(json!({"level": "correct horse"}), "`level`: string is not one of error, warning, info");
+    check(json!({"level": "w".repeat(33)}), "`level`: string is not one of error, warning, info");
+    check(json!({"count": "many"}), "/count must be integer or array, not string");
 }

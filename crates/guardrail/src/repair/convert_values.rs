@@ -104,6 +104,11 @@ fn parse_text(text: &str, schema: &Value) -> Option<Value> {
         return match_enum_case(text, schema);
     }
     let trimmed = text.trim();
+    if schema["format"] == "command"
+        && let Some(words) = split_command(trimmed)
+    {
+        return allows_type(schema, "array").then_some(words);
+    }
     let read = match trimmed {
         "True" | "TRUE" => Value::Bool(true),
         "False" | "FALSE" => Value::Bool(false),
@@ -116,6 +121,15 @@ fn parse_text(text: &str, schema: &Value) -> Option<Value> {
         other => json_kind(other),
     };
     (kind != "null" && allows_type(schema, kind)).then_some(read)
+}
+
+/// Splits a command line into words, if no shell would read more into it than words.
+fn split_command(line: &str) -> Option<Value> {
+    const SHELL_SYNTAX: &str = "|&;<>()$`\\\"'*?[]#~{}!\n\r";
+    let is_assignment = |word: &str| word.contains('=');
+    let first = line.split_whitespace().next()?;
+    let plain = !line.contains(|c| SHELL_SYNTAX.contains(c)) && !is_assignment(first);
+    plain.then(|| line.split_whitespace().map(Value::from).collect())
 }
 
 /// Returns the one enum value that differs from the text only by case.

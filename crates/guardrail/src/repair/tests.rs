@@ -123,9 +123,9 @@ fn text_is_converted_to_the_expected_type() {
         "use the schema's spelling for /mode",
     );
     check(
-        &with("size", Value::Null),
-        &json!({"path": "a", "content": "b"}),
-        "leave out /size instead of sending null",
+        &with("meta", json!({"deep": null})),
+        &with("meta", json!({})),
+        "leave out /meta/deep instead of sending null",
     );
 }
 
@@ -152,8 +152,9 @@ fn valid_values_are_unchanged() {
 #[test]
 fn null_for_an_optional_argument_is_removed() {
     let path = json!({"path": {"type": "string", "default": "."}});
-    assert_eq!(proposed_by(&path, &["path"], json!({"path": null})), Some(json!({})));
     assert_eq!(proposed_by(&path, &["path"], json!({"arguments": null})), Some(json!({})));
+    let inner = json!({"a": {"type": "object", "properties": {"b": {"type": "string"}}}});
+    assert_eq!(proposed_by(&inner, &[], json!({"a": {"b": null}})), Some(json!({"a": {}})));
     assert_eq!(proposed_by(&json!({"path": {"type": "string"}}), &["path"], json!({"path": null})), None);
 }
 
@@ -233,4 +234,63 @@ fn open_schema_keeps_unknown_keys() {
     let two = json!({"file_path": "a", "filename": "b"});
     let rejected = guard.check(KnownTool { definition: &definition, schema: &schema }, two).unwrap_err();
     assert!(rejected.proposal.is_none(), "two keys match");
+}
+
+#[test]
+fn names_of_other_agents_are_known() {
+    let edit = json!({"type": "object", "additionalProperties": false, "required": ["old_text", "new_text"],
+        "properties": {"old_text": {"type": "string"}, "new_text": {"type": "string"},
+            "replace_all": {"type": "boolean"}}});
+    let edits = json!({"path": {"type": "string"}, "edits": {"type": "array", "items": edit}, "dry_run": {"type": "boolean"}});
+    let expect = json!({"path": "a", "edits": [{"old_text": "x", "new_text": "y"}]});
+    let propose = |arguments: Value| proposed_by(&edits, &["path", "edits"], arguments);
+    let flat = json!({"file_path": "a", "old_string": "x", "new_string": "y"});
+    assert_eq!(propose(flat), Some(expect.clone()));
+    let listed = json!({"file_path": "a", "edits": [{"old_string": "x", "new_string": "y"}]});
+    assert_eq!(propose(listed), Some(expect));
+    let all = json!({"path": "a", "old_string": "x", "new_string": "y", "replace_all": true});
+    assert_eq!(
+        propose(all).unwrap()["edits"],
+        json!([{"old_text": "x", "new_text": "y", "replace_all": true}])
+    );
+    // A key that fits nowhere leaves the meaning open.
+    assert_eq!(propose(json!({"path": "a", "old_string": "x", "new_string": "y", "colour": 1})), None);
+}
+
+#[test]
+fn command_line_without_shell_syntax_is_split() {
+    let command = json!({"command": {"type": "array", "format": "command", "items": {"type": "string"}}});
+    let split = |line: &str| proposed_by(&command, &["command"], json!({"cmd": line}));
+    assert_eq!(split("git  log -n 5"), Some(json!({"command": ["git", "log", "-n", "5"]})));
+    assert_eq!(
+        split("cargo build --config=a%b"),
+        Some(json!({"command": ["cargo", "build", "--config=a%b"]}))
+    );
+    for shell in [
+        "ls | wc",
+        "ls; rm x",
+        "a && b",
+        "a > b",
+        "echo $HOME",
+        "ls *.rs",
+        "ls ~",
+        "echo 'a b'",
+        "echo \"a\"",
+        "A=1 make",
+        "a\nb",
+        "a \\b",
+        "(a)",
+        "ls [a]",
+        "ls {a,b}",
+        "!x",
+        "a #b",
+        "`a`",
+        "",
+        "  ",
+    ] {
+        assert_eq!(split(shell), None, "{shell}");
+    }
+    // Only a command is split.
+    let words = json!({"words": {"type": "array", "items": {"type": "string"}}});
+    assert_eq!(proposed_by(&words, &["words"], json!({"words": "a b"})), None);
 }

@@ -170,9 +170,7 @@ fn huge_enum_is_bounded_and_not_repeated() {
     let schema = compiles(definition.input_schema());
     let refusal = crate::check(&definition, &schema, json!({"a": vec!["x"; 10_000]})).unwrap_err();
     let problem = &refusal.problems[0];
-    assert!(
-        problem.expected.starts_with("one of [\"word0\",\"word1\",") && problem.expected.contains("more]")
-    );
+    assert!(problem.expected.starts_with("one of word0, word1, ") && problem.expected.ends_with(" more"));
     assert!(serde_json::to_string(&refusal).unwrap().len() < 16 * 1024);
 }
 

@@ -116,3 +116,42 @@ async fn unused_headers_are_dropped() {
     assert!(!format!("{answer:?}").contains("kept"), "{answer:?}");
     assert!(server.requests()[0].starts_with("GET /?a=b HTTP/1.1\r\n"), "no fragment, no proxy form");
 }
+
+#[tokio::test]
+async fn response_of_a_failing_gateway_is_requested_once_more() {
+    let check = async |headers: &'static str, expect: u16, connections: usize| {
+        let count = std::sync::atomic::AtomicUsize::new(0);
+        let server = Server::start(move |_, stream| {
+            let first = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+            let bytes =
+                if first { response("503 Busy", headers, "no") } else { response("200 OK", "", "yes") };
+            let _ = stream.write_all(&bytes);
+        });
+        let answer = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(1000)).await.unwrap();
+        assert_eq!((answer.status, server.connections()), (expect, connections), "{headers}");
+    };
+    check("", 200, 2).await;
+    check("Retry-After: 60\r\n", 503, 1).await;
+    let failing = Server::with_response(response("504 Late", "", "no"));
+    let answer = gateway().get(&permit(OPEN), &failing.url("/"), &[], limits(1000)).await.unwrap();
+    assert_eq!((answer.status, failing.connections()), (504, 2), "no third attempt");
+    let short = gateway().get(&permit(OPEN), &failing.url("/"), &[], soon()).await.unwrap();
+    assert_eq!((short.status, failing.connections()), (504, 3), "no retry past the deadline");
+}
+
+#[tokio::test]
+async fn reset_connection_is_a_transient_network_fault() {
+    let server = Server::start(|_, stream| {
+        // Closing a socket that lingers for no time resets the connection.
+        nix::sys::socket::setsockopt(
+            stream,
+            nix::sys::socket::sockopt::Linger,
+            &nix::libc::linger { l_onoff: 1, l_linger: 0 },
+        )
+        .unwrap();
+    });
+    let error = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(1000)).await.unwrap_err();
+    let failure = tool::Failure::from(error);
+    assert_eq!((failure.kind.as_str(), failure.kind.is_retryable()), ("transient", true), "{failure:?}");
+    assert_eq!(failure.kind.fault(), tool::FaultParty::Network);
+}

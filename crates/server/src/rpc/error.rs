@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::nearest_word;
 use tool::strict_json::JsonError;
+use tool::{RefusalCode, nearest_word};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -13,6 +13,7 @@ const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 const SERVER_ERROR: i64 = -32000;
 const UNSUPPORTED_REVISION: i64 = -32022;
+const LINE_TOO_LONG: &str = "frame_too_large";
 /// Maximum number of characters quoted of a name that the client sent.
 const MAX_QUOTED_CHARS: usize = 64;
 
@@ -56,6 +57,16 @@ impl RpcError {
 
     pub(crate) fn not_utf8() -> Self {
         Self::new(PARSE_ERROR, "not_utf8", "the line is not UTF-8")
+    }
+
+    pub(crate) fn line_too_long(limit: usize) -> Self {
+        Self::server(LINE_TOO_LONG, format!("the line is longer than {limit} bytes"))
+            .with_data("limit_bytes", limit)
+    }
+
+    /// Returns the code of the refusal that is recorded for an invalid message with this error.
+    pub(crate) fn refusal_code(&self) -> RefusalCode {
+        if self.data["code"] == LINE_TOO_LONG { RefusalCode::TooLarge } else { RefusalCode::InvalidArguments }
     }
 
     pub(crate) fn invalid_request(message: &str) -> Self {

@@ -185,7 +185,7 @@ pub(crate) fn listener(
         notifications: notices,
         other_socket: elsewhere,
         worker_session: None,
-        on_malformed: |_, _, error| error,
+        on_malformed: |_, _, _, error| error,
         admit: |_, _, _| Ok(()),
         context: desk,
     };

@@ -105,6 +105,7 @@ fn fault_name(fault: FaultParty) -> &'static str {
     match fault {
         FaultParty::Caller => "caller",
         FaultParty::Tool => "tool",
+        FaultParty::Network => "network",
         FaultParty::Machine => "machine",
         FaultParty::Operator => "operator",
     }

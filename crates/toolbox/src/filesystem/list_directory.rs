@@ -23,7 +23,7 @@ const MAX_VISITED: usize = 100_000;
 #[serde(deny_unknown_fields)]
 struct Arguments {
     /// Directory to list, absolute or relative to the workspace.
-    #[serde(default, rename = "path")]
+    #[serde(rename = "path")]
     _path: FolderArg,
     /// Levels to descend: 1 lists only the directory itself.
     #[serde(default = "one")]

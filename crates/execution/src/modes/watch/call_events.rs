@@ -86,7 +86,7 @@ impl RefusedCall<'_> {
 pub(crate) fn failure_events(kind: FailureKind) -> impl Iterator<Item = CountedEvent> {
     let end = match kind.fault() {
         FaultParty::Caller | FaultParty::Operator => CountedEvent::Ended,
-        FaultParty::Tool | FaultParty::Machine => CountedEvent::Failed,
+        FaultParty::Tool | FaultParty::Network | FaultParty::Machine => CountedEvent::Failed,
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(CountedEvent::Exhaustion);
     let closed = (kind == FailureKind::Denied).then_some(CountedEvent::Violation);

@@ -55,7 +55,8 @@ fn review_in_process(setting: &CommandContext, review: &HostCallOutcome) -> Resu
             let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
             let hosts = host_table::load_with(&folder, home, TableCheckLevel::Lazy)?;
             let host = hosts.iter().find(|host| host.name == CLAUDE_CODE);
-            Ok(host.and_then(|host| host.example_advice(tool, error)))
+            let curated = compose::curated_map(setting)?;
+            Ok(host.and_then(|host| host.example_advice(&curated, tool, error)))
         }
         HostCallOutcome::Succeeded(answer) => {
             let redactor =
