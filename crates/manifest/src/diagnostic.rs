@@ -34,6 +34,12 @@ pub enum DiagnosticCode {
     UnresolvedReference,
     /// A value of the right type is not usable.
     InvalidValue,
+    /// The manifest has no commands, so it adds no tool.
+    NoCommands,
+    /// A function failed on an example of its own manifest.
+    FunctionFailed,
+    /// A command does not state the arguments of its program, so it cannot be called.
+    UnclearCommandLine,
 }
 
 /// Severity of a diagnostic.
@@ -62,6 +68,9 @@ impl DiagnosticCode {
             DiagnosticCode::DuplicateId => "DUPLICATE_ID",
             DiagnosticCode::UnresolvedReference => "UNRESOLVED_REFERENCE",
             DiagnosticCode::InvalidValue => "INVALID_VALUE",
+            DiagnosticCode::NoCommands => "NO_COMMANDS",
+            DiagnosticCode::FunctionFailed => "FUNCTION_FAILED",
+            DiagnosticCode::UnclearCommandLine => "UNCLEAR_COMMAND_LINE",
         }
     }
 
@@ -70,7 +79,10 @@ impl DiagnosticCode {
         match self {
             DiagnosticCode::MissingScenario
             | DiagnosticCode::NamingConvention
-            | DiagnosticCode::IgnoredField => DiagnosticSeverity::Warning,
+            | DiagnosticCode::IgnoredField
+            | DiagnosticCode::NoCommands
+            | DiagnosticCode::FunctionFailed
+            | DiagnosticCode::UnclearCommandLine => DiagnosticSeverity::Warning,
             DiagnosticCode::MissingRequiredField
             | DiagnosticCode::InvalidType
             | DiagnosticCode::InvalidEnumValue
