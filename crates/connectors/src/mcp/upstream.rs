@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use governance::NetworkAccess;
 use manifest::OutputForm;
 use outbound::{Credential, HttpGateway};
 use registry::{CacheScope, RecordedPermit};
@@ -193,12 +194,17 @@ impl Upstream {
         leave: McpRequestContext<'_>,
     ) -> Result<McpClient, Failure> {
         self.backoff().check_ready(Instant::now())?;
+        let is_process = matches!(place, ConnectTarget::Process(..));
+        let has_network = leave.permit.confinement().network == NetworkAccess::Full;
         let begun = tokio::time::timeout_at(leave.deadline.into(), self.connect(place, leave));
         let late = |_| {
-            Err((
-                CallAbort::BeforeCall(McpError::ConnectionLost("it did not start in time".to_owned())),
-                String::new(),
-            ))
+            let why = match is_process && !has_network {
+                true => {
+                    "it was not ready in time; its sandbox has no network (`network: full` in tools.yaml)"
+                }
+                false => "it was not ready in time",
+            };
+            Err((CallAbort::BeforeCall(McpError::ConnectionLost(why.to_owned())), String::new()))
         };
         match begun.await.unwrap_or_else(late) {
             Ok(client) => {
@@ -255,7 +261,14 @@ impl Upstream {
     ) -> Result<(), CallAbort> {
         let Some(health) = &self.health else { return Ok(()) };
         self.check_definition(client, &health.command, leave).await?;
-        let result = client.call(&health.command, Arguments::new(), None, leave).await;
+        let call = client.call(&health.command, Arguments::new(), None, leave);
+        let result = match health.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
+                let late = format!("`{}` did not answer within {} ms", health.command, timeout.as_millis());
+                Err(McpError::Unhealthy(late))
+            }),
+            None => call.await,
+        };
         health.check_result(result.map_err(CallAbort::BeforeCall)?).map_err(CallAbort::BeforeCall)
     }
 
