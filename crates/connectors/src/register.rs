@@ -186,7 +186,10 @@ impl Connectors {
             (Some(wish), Some(url)) => Some(ServerKey::resolve(wish, url, &self.keys)?),
             _ => None,
         };
-        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
+        let mut upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
+        if let ServerEndpoint::Process(command, _) = &reach {
+            upstream.start_guide = command.downloads().then(|| command.install_guide(manifest.id()));
+        }
         Ok(ManifestBackend::Server(Arc::new(upstream), reach, pinned))
     }
 

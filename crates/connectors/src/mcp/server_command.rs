@@ -41,6 +41,12 @@ impl ServerCommand {
         &self.arguments
     }
 
+    /// Returns true if the program downloads the server before it starts it.
+    pub(crate) fn downloads(&self) -> bool {
+        let name = self.program.rsplit('/').next().unwrap_or(&self.program);
+        ["npx", "bunx", "pnpx", "uvx", "uv", "pipx"].contains(&name)
+    }
+
     /// Returns how to make the program available to the sandbox, for the error if it is missing.
     pub(crate) fn install_guide(&self, id: &str) -> String {
         let name = self.program.rsplit('/').next().unwrap_or(&self.program);
@@ -54,14 +60,15 @@ impl ServerCommand {
         match name {
             "npx" | "bunx" | "pnpx" => format!(
                 "`{name}` downloads the server, and the sandbox has no network. Run `npm install --prefix ~/servers \
-                 {package}`, then `sinew manifest import {id} --read ~/servers -- node \
-                 ~/servers/node_modules/PACKAGE/dist/index.js`, or {} and `network: full`",
+                 {package}`, `sinew workspace add --read-only ~/servers` and `sinew manifest import {id} -- node \
+                 ~/servers/node_modules/{package}/dist/index.js`, or {} and `network: full`",
                 grant("/usr/local/bin")
             ),
             "uvx" | "uv" | "pipx" => format!(
                 "`{name}` downloads the server, and the sandbox has no network. Run `pip install --target ~/servers \
-                 {package}`, then `sinew manifest import {id} --read ~/servers --python-path ~/servers -- python3 -m \
-                 MODULE`, or {} and `network: full`",
+                 {package}`, `sinew workspace add --read-only ~/servers` and `sinew manifest import {id} -- python3 -c \
+                 \"import sys; sys.path.insert(0, '$HOME/servers'); from MODULE import main; main()\"`, or {} and \
+                 `network: full`",
                 grant("$HOME/.local/bin")
             ),
             _ if self.program.contains("node_modules/.bin") => format!(

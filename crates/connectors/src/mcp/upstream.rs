@@ -38,6 +38,8 @@ pub(crate) struct Upstream {
     pub(crate) pins: ServerPins,
     pub(crate) health: Option<ServerHealthCheck>,
     pub(crate) key: Option<Arc<ServerKey>>,
+    /// Hint for a server whose program downloads it first, shown if it cannot be started.
+    pub(crate) start_guide: Option<String>,
     gatekeeper: HttpGateway,
     idle_clients: Arc<IdleClients>,
     backoff: Mutex<ServerBackoff>,
@@ -74,7 +76,7 @@ impl Upstream {
     ) -> Self {
         let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
         let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
-        Upstream { sandbox, pins, health, key, gatekeeper, idle_clients: waiting, backoff }
+        Upstream { sandbox, pins, health, key, start_guide: None, gatekeeper, idle_clients: waiting, backoff }
     }
 
     /// Calls a tool on an idle connection or a new one.
@@ -214,7 +216,11 @@ impl Upstream {
             Err((CallAbort::Rejected(failure), _)) => Err(failure),
             Err((CallAbort::BeforeCall(error) | CallAbort::AfterCall(error), text)) => {
                 self.backoff().record_failure(Instant::now(), &format!("{error} {text}"));
-                Err(error.into_failure(&text))
+                let failure = error.into_failure(&text);
+                Err(match &self.start_guide {
+                    Some(guide) => failure.with_hint(guide.as_str()),
+                    None => failure,
+                })
             }
             Err((CallAbort::TimedOut, _)) => Err(CallAbort::timeout_failure()),
         }
