@@ -134,8 +134,16 @@ pub fn functions_with_examples(manifest: &Manifest) -> Vec<FunctionExample> {
     };
     let commands: Vec<&str> = manifest.tools().map(|(command, _)| command.name.as_str()).collect();
     let mut found = Vec::new();
-    for command in &commands {
+    for (command, definition) in manifest.tools() {
+        let command = &command.name;
         let Some(example) = success(command) else { continue };
+        // A validator sees the arguments after defaults are filled in.
+        let mut input = example.input;
+        for parameter in definition.parameters() {
+            if let Some(default) = parameter.default.clone() {
+                input.entry(parameter.name.clone()).or_insert(default);
+            }
+        }
         for validator in manifest.validators(command) {
             found.push(FunctionExample {
                 function: to_worker_function(
@@ -144,8 +152,8 @@ pub fn functions_with_examples(manifest: &Manifest) -> Vec<FunctionExample> {
                     &validator.function,
                     &shared.helpers,
                 ),
-                command: (*command).to_owned(),
-                input: Value::Object(example.input.clone()),
+                command: command.clone(),
+                input: Value::Object(input.clone()),
             });
         }
     }

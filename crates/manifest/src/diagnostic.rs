@@ -38,8 +38,6 @@ pub enum DiagnosticCode {
     NoCommands,
     /// A function failed on an example of its own manifest.
     FunctionFailed,
-    /// A command does not state the arguments of its program, so it cannot be called.
-    UnclearCommandLine,
 }
 
 /// Severity of a diagnostic.
@@ -70,7 +68,6 @@ impl DiagnosticCode {
             DiagnosticCode::InvalidValue => "INVALID_VALUE",
             DiagnosticCode::NoCommands => "NO_COMMANDS",
             DiagnosticCode::FunctionFailed => "FUNCTION_FAILED",
-            DiagnosticCode::UnclearCommandLine => "UNCLEAR_COMMAND_LINE",
         }
     }
 
@@ -81,8 +78,7 @@ impl DiagnosticCode {
             | DiagnosticCode::NamingConvention
             | DiagnosticCode::IgnoredField
             | DiagnosticCode::NoCommands
-            | DiagnosticCode::FunctionFailed
-            | DiagnosticCode::UnclearCommandLine => DiagnosticSeverity::Warning,
+            | DiagnosticCode::FunctionFailed => DiagnosticSeverity::Warning,
             DiagnosticCode::MissingRequiredField
             | DiagnosticCode::InvalidType
             | DiagnosticCode::InvalidEnumValue

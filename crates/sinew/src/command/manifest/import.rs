@@ -141,16 +141,20 @@ fn command_text(options: &ImportOptions<'_>, name: &str, tool: &Value) -> String
     )
 }
 
-/// Removes what Sinew gives a meaning of its own: a `format` below the arguments, where governance does not look.
+/// Removes what Sinew gives a meaning of its own, a `format` below the arguments, where governance does not look;
+/// and null, which manifests do not have.
 fn plain_schema(schema: Value, depth: usize) -> Value {
     match schema {
         Value::Object(members) => {
             // An argument's own format is at depth 2: `properties`, then its name.
             let is_kept = |key: &str| !(key == "$schema" || (key == "format" && depth != 2));
-            let members = members.into_iter().filter(|(key, _)| is_kept(key));
+            let members = members.into_iter().filter(|(key, value)| is_kept(key) && !value.is_null());
             Value::Object(members.map(|(key, value)| (key, plain_schema(value, depth + 1))).collect())
         }
-        Value::Array(items) => items.into_iter().map(|item| plain_schema(item, depth + 1)).collect(),
+        Value::Array(items) => {
+            let items = items.into_iter().filter(|item| !item.is_null());
+            items.map(|item| plain_schema(item, depth + 1)).collect()
+        }
         other => other,
     }
 }
