@@ -1,6 +1,8 @@
 //! Manifests of a public system, unchanged: checked, tested, and called. Manifests made by `sinew manifest import`
 //! and `sinew manifest new`.
 
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -63,9 +65,9 @@ fn validator_of_a_public_file_refuses_a_call() {
     put(&home, "n8n.yaml", N8N);
     let daemon = Daemon::start_in(home);
     let refused =
-        daemon.agent().execute("n8n.create_workflow", &json!({"name": "a", "nodes": "not an array"}));
+        daemon.agent().execute("n8n.create_workflow", &json!({"name": "a", "nodes": [{"name": "n"}]}));
     assert_eq!(code(&refused), "validator_rejected", "{refused}");
-    assert!(refused.to_string().contains("nodes must be an array"), "{refused}");
+    assert!(refused.to_string().contains("missing required 'type' field"), "{refused}");
 }
 
 #[test]
@@ -92,8 +94,8 @@ fn printer(more: &str) -> String {
 fn command_without_argv_runs_its_words_under_the_command_rules() {
     let home = Home::initialised().without_automatic_modes();
     put(&home, "printer.yaml", &printer("  commands: [printf hello, {name: greet_all}]\n"));
-    let rules = "tools:\n  printer.printf-hello: {allowed_modes: [NORMAL], allowed_commands: [{argv: [printf, hello]}], \
-                 forbidden_commands: [{argv: [printf, hello, no]}]}\n  printer.greet_all: {allowed_modes: [NORMAL]}\n";
+    let rules = "tools:\n  printer.printf-hello: {allowed_in_modes: [NORMAL], allowed_commands: [{argv: [printf, hello]}], \
+                 forbidden_commands: [{argv: [printf, hello, no]}]}\n  printer.greet_all: {allowed_in_modes: [NORMAL]}\n";
     home.configure("governance/tools.yaml", rules);
     let daemon = Daemon::start_in(home);
     let call = |tool: &str, arguments: Value| {
@@ -132,6 +134,34 @@ fn imported_server_is_pinned_and_can_be_called() {
     let complained = daemon.agent().execute("fake.complain", &json!({}));
     assert_eq!(complained["success"], false, "{complained}");
     assert_eq!(complained["output"], json!({"is_error": true, "text": "no such task"}), "{complained}");
+}
+
+/// A started server gets the variables that its manifest names, and no others, from the key store.
+#[test]
+fn started_server_gets_only_its_named_variables() {
+    let home = Home::initialised().without_automatic_modes();
+    let server = home.file("server.py", include_str!("server.py")).display().to_string();
+    let manifest = format!(
+        "{}  mcp_specific:\n    server_command: python3\n    server_args: [{server:?}]\n    environment_variables: [FAKE_KEY]\n  \
+         commands:\n    - {{name: look, category: read_only, risk_level: low, parameters: []}}\n",
+        CORE.replace("id: a", "id: fake").replace("type: cli", "type: mcp")
+    );
+    put(&home, "fake.yaml", &manifest);
+    let daemon = Daemon::start_in(home);
+    let missing = daemon.agent().execute("fake.look", &json!({}));
+    assert_eq!(missing["success"], false, "{missing}");
+    assert!(missing.to_string().contains("keys: {fake_key: {host: fake"), "{missing}");
+    let home = daemon.stop();
+    let file = home.user_home().join("fake.key");
+    std::fs::write(&file, "sk-fake\n").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
+    let entry = format!("\nkeys: {{fake_key: {{host: fake, key_file: {:?}}}}}\n", file.display().to_string());
+    home.configure("sinew.yaml", &text.replace("\nkeys: {}\n", &entry));
+    let daemon = Daemon::start_in(home);
+    let looked = daemon.agent().execute("fake.look", &json!({}));
+    let variables = looked["output"]["variables"].as_array().unwrap_or_else(|| panic!("{looked}"));
+    assert!(variables.contains(&json!("FAKE_KEY")) && !variables.contains(&json!("SINEW_HOME")), "{looked}");
 }
 
 #[test]
