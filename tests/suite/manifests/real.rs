@@ -111,7 +111,8 @@ fn documented_steps(
     call: (&str, impl FnOnce(&Home) -> serde_json::Value),
 ) -> Option<serde_json::Value> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the project");
-    let folder = root.join("target/servers");
+    // A folder of its own, because two installations at once would disturb each other.
+    let folder = root.join("target/servers").join(server);
     let page = include_str!("../../../docs/manifests.md");
     let import = format!("sinew manifest import {server} ");
     let block = page.split("```sh\n").filter_map(|part| part.split_once("```")).map(|(block, _)| block);
