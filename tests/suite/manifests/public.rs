@@ -136,9 +136,8 @@ fn imported_server_is_pinned_and_can_be_called() {
     assert_eq!(complained["output"], json!({"is_error": true, "text": "no such task"}), "{complained}");
 }
 
-/// A started server gets the variables that its manifest names, and no others, from the key store.
-#[test]
-fn started_server_gets_only_its_named_variables() {
+/// Home with a server that needs the variable `FAKE_KEY`.
+fn home_with_variable() -> Home {
     let home = Home::initialised().without_automatic_modes();
     let server = home.file("server.py", include_str!("server.py")).display().to_string();
     let manifest = format!(
@@ -147,11 +146,17 @@ fn started_server_gets_only_its_named_variables() {
         CORE.replace("id: a", "id: fake").replace("type: cli", "type: mcp")
     );
     put(&home, "fake.yaml", &manifest);
-    let daemon = Daemon::start_in(home);
+    home
+}
+
+/// A started server gets the variables that its manifest names, and no others, from the key store.
+#[test]
+fn started_server_gets_only_its_named_variables() {
+    let daemon = Daemon::start_in(home_with_variable());
     let missing = daemon.agent().execute("fake.look", &json!({}));
     assert_eq!(missing["success"], false, "{missing}");
     assert!(missing.to_string().contains("keys: {fake_key: {host: fake"), "{missing}");
-    let home = daemon.stop();
+    let home = home_with_variable();
     let file = home.user_home().join("fake.key");
     std::fs::write(&file, "sk-fake\n").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
