@@ -269,7 +269,7 @@ impl Connectors {
                 let aggregates = Arc::clone(aggregates);
                 (
                     Arc::new(MetaTool {
-                        pipeline: pipeline,
+                        pipeline,
                         aggregates,
                         orchestration,
                         workers,

@@ -249,9 +249,10 @@ fn spec(file: &ToolFile, command: &ManifestCommandSpec) -> ToolSpec {
         (None, Some(schema)) => Some(Value::Object(schema.clone())),
         (None, None) => match command_line(file, command) {
             CommandLine::Implicit(words) => Some(implicit_schema(file, &words)),
-            CommandLine::Declared | CommandLine::Unclear => {
-                Some(inferred_schema(success().map(|example| &example.input), required_fields(file, command)))
-            }
+            CommandLine::Declared | CommandLine::Unclear => Some(inferred_schema(
+                success().map(|example| &example.input),
+                &required_fields(file, command),
+            )),
         },
     };
     spec
@@ -333,7 +334,7 @@ fn required_fields(file: &ToolFile, command: &ManifestCommandSpec) -> Vec<String
 /// Infers a schema from successful examples. It is open, because examples are never complete, and marked as
 /// inferred, so that readers can distinguish it from a declared schema. An example does not make an argument
 /// required: only the declarative checks of the manifest do.
-fn inferred_schema<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>>, required: Vec<String>) -> Value {
+fn inferred_schema<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>>, required: &[String]) -> Value {
     let mut properties = Map::new();
     for (name, value) in inputs.flatten() {
         let kind = match value {

@@ -71,10 +71,8 @@ impl ServerCommand {
                  `network: full`",
                 grant("$HOME/.local/bin")
             ),
-            _ if self.program.contains("node_modules/.bin") => format!(
-                "`node_modules/.bin` has links to scripts. Start the script itself: `server_command: node \
-                 /ABSOLUTE/node_modules/PACKAGE/dist/index.js`, and run `sinew workspace add --read-only` for its folder"
-            ),
+            _ if self.program.contains("node_modules/.bin") => "`node_modules/.bin` has links to scripts. Start the script itself: `server_command: node \
+                 /ABSOLUTE/node_modules/PACKAGE/dist/index.js`, and run `sinew workspace add --read-only` for its folder".to_owned(),
             _ => format!(
                 "install `{}`, the server of `{id}`, or {}",
                 self.program,
