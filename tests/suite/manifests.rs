@@ -9,6 +9,7 @@ mod keys;
 mod mcp;
 mod meta;
 mod pins;
+mod public;
 mod real;
 mod run;
 mod secure;

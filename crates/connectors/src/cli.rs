@@ -1,11 +1,12 @@
 //! Executor for `cli` tools: a program with a command line from its manifest.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use manifest::{ArgvPart, CliSection, ManifestCommandSpec as ToolCommand, OutputForm};
+use manifest::{ARGS_ARGUMENT, ArgvPart, CliSection, ManifestCommandSpec as ToolCommand, OutputForm};
 use registry::{CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
 use sandbox::{FolderAccess, Sandbox, SandboxCommand, WorkingDirectory};
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub(crate) struct CliTool {
 struct CommandTemplate {
     executable: String,
     argv: Vec<ArgvPart>,
+    /// Words of the command's name, for a command without `argv`. The words of the argument `args` follow them.
+    implicit_words: Option<Vec<String>>,
     grant: FolderAccess,
     /// Arguments of the installation check.
     check_arguments: Option<Vec<String>>,
@@ -40,7 +43,7 @@ impl CliTool {
     pub(crate) fn new(
         sandbox: &Sandbox,
         section: &CliSection,
-        command: &ToolCommand,
+        (command, implicit_words): (&ToolCommand, Option<Vec<String>>),
         (before, after): (InputProcessor, OutputProcessor),
         pin: FilePin,
     ) -> Self {
@@ -48,6 +51,7 @@ impl CliTool {
         let line = CommandTemplate {
             executable: section.executable.clone(),
             argv: command.argv.clone(),
+            implicit_words,
             grant: grant_for_category(command.category.as_ref()),
             check_arguments: section
                 .install_check_args()
@@ -127,13 +131,23 @@ impl CommandTemplate {
         deadline: Instant,
     ) -> Result<SandboxCommand, Failure> {
         let folder = permit.path(CWD_ARGUMENT).map(|path| path.canonical().to_owned());
-        let words = argv::build_words(&self.argv, permit, arguments)?;
+        let words = match &self.implicit_words {
+            Some(words) => implicit_words(words, arguments),
+            None => argv::build_words(&self.argv, permit, arguments)?,
+        };
         Ok(SandboxCommand {
             working_directory: WorkingDirectory::from_request(folder),
             folder_access: self.grant,
             ..SandboxCommand::read_only(&self.executable, words, deadline)
         })
     }
+}
+
+/// Returns the words of a command without `argv`. The schema permits only a list of texts as `args`, and the
+/// command rules of the policy have judged the whole command.
+fn implicit_words(words: &[String], arguments: &Arguments) -> Vec<OsString> {
+    let given = arguments.get(ARGS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
+    words.iter().map(String::as_str).chain(given.filter_map(Value::as_str)).map(Into::into).collect()
 }
 
 impl ToolExecutor for CliTool {
@@ -149,7 +163,10 @@ impl ToolExecutor for CliTool {
             ArgvPart::Word(word) => word.clone(),
             ArgvPart::Optional(words) => format!("[{}]", words.join(" ")),
         };
-        let argv: Vec<String> = self.template.argv.iter().map(words).collect();
+        let mut argv: Vec<String> = self.template.argv.iter().map(words).collect();
+        if let Some(words) = &self.template.implicit_words {
+            argv.extend(words.iter().cloned().chain([format!("{{{ARGS_ARGUMENT}}}")]));
+        }
         vec![("program", self.template.executable.clone()), ("argv", argv.join(" "))]
     }
 

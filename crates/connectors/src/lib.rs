@@ -21,6 +21,7 @@ mod register;
 mod sandboxed_program;
 mod script;
 
+pub use manifest_knowledge::{FunctionExample, functions_with_examples};
 pub use mcp::{ConfiguredKey, ConfiguredKeys, PinSealer, PinStore, PinVersion};
 pub use pipeline_entry::{InnerCall, InnerCallFuture, PipelineEntry};
 pub use register::{Connectors, SkippedTool, find_unregistrable};

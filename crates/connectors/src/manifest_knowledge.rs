@@ -8,6 +8,8 @@ use manifest::{
     ApiComplexity, DeclarativeCheck, FieldMapping, KnowledgeStrategy, Manifest, ManifestCommandSpec,
 };
 
+use serde_json::Value;
+
 use crate::{argv, plan};
 
 /// Knowledge shared by all commands of a manifest, stored once.
@@ -110,6 +112,64 @@ pub(crate) fn validators(
         ValidatorRule { requirements: vec![Requirement::ForbiddenKey(plan::REFERENCE_KEY)], function: None };
     let own = has_argv.then_some(options).into_iter().chain(is_planned.then_some(references));
     own.chain(stated).collect()
+}
+
+/// Function of a manifest with an input from a success example of the same manifest.
+pub struct FunctionExample {
+    /// The function.
+    pub function: KnowledgeFunction,
+    /// Command of the example.
+    pub command: String,
+    /// Input: the output of the example for a processor, else its arguments.
+    pub input: Value,
+}
+
+/// Returns each function of a manifest that has an example: a validator the success example of its command, a
+/// helper or processor the first success example.
+pub fn functions_with_examples(manifest: &Manifest) -> Vec<FunctionExample> {
+    let shared = ManifestKnowledge::from_manifest(manifest);
+    let success = |command: &str| {
+        let mut examples = manifest.examples(command).iter();
+        examples.find(|example| example.scenario == "success").cloned()
+    };
+    let commands: Vec<&str> = manifest.tools().map(|(command, _)| command.name.as_str()).collect();
+    let mut found = Vec::new();
+    for (command, definition) in manifest.tools() {
+        let command = &command.name;
+        let Some(example) = success(command) else { continue };
+        // A validator sees the arguments after defaults are filled in.
+        let mut input = example.input;
+        for parameter in definition.parameters() {
+            if let Some(default) = parameter.default.clone() {
+                input.entry(parameter.name.clone()).or_insert(default);
+            }
+        }
+        for validator in manifest.validators(command) {
+            found.push(FunctionExample {
+                function: to_worker_function(
+                    FunctionKind::Validator,
+                    &validator.id,
+                    &validator.function,
+                    &shared.helpers,
+                ),
+                command: command.clone(),
+                input: Value::Object(input.clone()),
+            });
+        }
+    }
+    let first = commands.iter().find_map(|command| Some((*command, success(command)?)));
+    if let Some((command, example)) = first {
+        let arguments = Value::Object(example.input);
+        let output = example.output.unwrap_or_else(|| arguments.clone());
+        let helpers = shared.helper_functions.iter().map(|function| (function, &arguments));
+        let processors = shared.processors.iter().map(|function| (function, &output));
+        found.extend(helpers.chain(processors).map(|(function, input)| FunctionExample {
+            function: function.clone(),
+            command: command.to_owned(),
+            input: input.clone(),
+        }));
+    }
+    found
 }
 
 fn requirements(check: &DeclarativeCheck) -> Vec<Requirement> {

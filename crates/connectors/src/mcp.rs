@@ -32,13 +32,13 @@ use manifest::{ManifestCommandSpec as ToolCommand, OutputForm};
 use registry::{CacheScope, CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
 use sandbox::{FolderAccess, SandboxCommand};
 use serde_json::Value;
-use tool::{Failure, FailureKind, ToolOutput};
+use tool::{Failure, FailureKind, SandboxTier, ToolOutput};
 
 pub(crate) use health_check::ServerHealthCheck;
 pub use pin_store::{PinSealer, PinStore, PinVersion};
 pub(crate) use server_command::ServerCommand;
 pub use server_key::{ConfiguredKey, ConfiguredKeys};
-pub(crate) use server_key::{ServerKey, check_key_header};
+pub(crate) use server_key::{ServerKey, ServerVariables, check_key_header};
 pub(crate) use server_pins::ServerPins;
 pub(crate) use upstream::Upstream;
 
@@ -52,6 +52,8 @@ use upstream::ConnectTarget;
 
 /// Maximum lifetime of a reusable read-only server process. A server needed for longer is restarted.
 const MAX_SERVER_LIFETIME: Duration = Duration::from_secs(60 * 60);
+/// Length limit of a tool's error in a message. The output has all of it.
+const MAX_ERROR_CHARS: usize = 2_000;
 
 /// Way to reach the server of a manifest.
 #[derive(Clone)]
@@ -111,7 +113,10 @@ impl McpTool {
             ServerEndpoint::WebSocket(url) => ConnectTarget::WebSocket(url.clone()),
             ServerEndpoint::Process(server, program) => {
                 let (server, grant) = (Arc::clone(server), self.grant);
-                let start = move |permit: &Permit| server.command(permit, grant, deadline);
+                let start = move |permit: &Permit| {
+                    let variables = server.variables.read()?;
+                    Ok(SandboxCommand { variables, ..server.command(permit, grant, deadline)? })
+                };
                 let (confined, enclosure) = program.prepare_reusable(&order, start).await?;
                 let owner =
                     enclosure.map(|enclosure| ClientOwner { sandbox_fingerprint: Some(enclosure), ..owner });
@@ -131,12 +136,18 @@ impl McpTool {
                     .process(ToolOutput { value, sandbox: tier, ..ToolOutput::default() })
                     .await
             }
-            // A tool error is a result, like the exit code of a program.
-            McpToolResult::ToolError(value) => {
-                Ok(ToolOutput { value, sandbox: tier, ..ToolOutput::default() })
-            }
+            McpToolResult::ToolError(value) => Err(tool_error(value, tier)),
         }
     }
+}
+
+/// Converts an error that the tool of a server reported (`isError: true`) into a failure.
+fn tool_error(value: Value, tier: SandboxTier) -> Failure {
+    let text = value.get("text").and_then(Value::as_str).unwrap_or_default();
+    let text = tool::escape_invisible_line(&tool::shorten(text, MAX_ERROR_CHARS));
+    let message = format!("the server's tool reported an error: {text}");
+    let failure = Failure::new(FailureKind::Crashed, message).with_hint("the message comes from the server");
+    Failure { output: Some(value), sandbox: tier, ..failure }
 }
 
 impl ServerCommand {
@@ -186,6 +197,9 @@ impl ToolExecutor for McpTool {
             ),
         };
         facts.extend(self.upstream.key.as_ref().map(|key| ("key".to_owned(), key.describe())));
+        if let ServerEndpoint::Process(server, _) = &self.endpoint {
+            facts.extend(server.variables.describe().map(|names| ("variables".to_owned(), names)));
+        }
         facts.extend(self.upstream.health.as_ref().map(ServerHealthCheck::preview_fact));
         facts.push(("asks".to_owned(), format!("the tool `{}` of the server", self.tool)));
         Ok(preview.into_preview(facts, at_work))

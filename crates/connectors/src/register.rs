@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use guardrail::{InputSchema, Validators};
 use knowledge::{KnowledgeFunction, WorkerPool};
-use manifest::{Manifest, ManifestCommandSpec, McpSection, McpServerTransport, OutputForm};
+use manifest::{CommandLine, Manifest, ManifestCommandSpec, McpSection, McpServerTransport, OutputForm};
 use outbound::HttpGateway;
 use registry::{ExecutorFuture, RecordedPermit, Tool, ToolExecutor, ToolRegistry};
 use sandbox::Sandbox;
@@ -19,7 +19,7 @@ use crate::input_processor::InputProcessor;
 use crate::manifest_knowledge::{self, ManifestKnowledge};
 use crate::mcp::{
     ConfiguredKeys, McpTool, PinStore, ServerCommand, ServerEndpoint, ServerHealthCheck, ServerKey,
-    ServerPins, Upstream, check_key_header,
+    ServerPins, ServerVariables, Upstream, check_key_header,
 };
 use crate::meta::MetaTool;
 use crate::output_processor::OutputProcessor;
@@ -162,11 +162,11 @@ impl Connectors {
     ) -> Result<ManifestBackend, String> {
         let (reach, pinned) = match (section.transport, &section.server_command, &section.url) {
             (McpServerTransport::Stdio, Some(command), _) => {
-                let command = ServerCommand::parse(command)?;
+                let mut command = ServerCommand::parse(command, &section.server_args)?;
+                command.variables = ServerVariables::resolve(manifest, section, &self.keys);
                 let pin = programs.pin(command.program());
                 let pinned = format!("{} {}", pin.as_str(), command.pin_text());
-                let guide =
-                    Some(format!("install `{}`, the server of `{}`", command.program(), manifest.id()));
+                let guide = Some(command.install_guide(manifest.id()));
                 let sandbox = self.sandbox.clone();
                 let program = ToolProgram { sandbox, pin, output: OutputForm::Text, install_guide: guide };
                 (ServerEndpoint::Process(Arc::new(command), program), pinned)
@@ -186,7 +186,10 @@ impl Connectors {
             (Some(wish), Some(url)) => Some(ServerKey::resolve(wish, url, &self.keys)?),
             _ => None,
         };
-        let upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
+        let mut upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
+        if let ServerEndpoint::Process(command, _) = &reach {
+            upstream.start_guide = command.downloads().then(|| command.install_guide(manifest.id()));
+        }
         Ok(ManifestBackend::Server(Arc::new(upstream), reach, pinned))
     }
 
@@ -241,7 +244,15 @@ impl Connectors {
         let (text, sandbox) = (manifest.text(), &self.sandbox);
         Ok(match (behind, manifest.cli()) {
             (ManifestBackend::Program(pin), Some(section)) => {
-                let cli = CliTool::new(sandbox, section, command, (before, after), pin.clone());
+                let implicit_words = match manifest.command_line(command) {
+                    CommandLine::Declared => None,
+                    CommandLine::Implicit(words) => Some(words),
+                    CommandLine::Unclear => {
+                        return Ok((Arc::new(unclear(manifest, command)), origin_digest(&[text])));
+                    }
+                };
+                let line = (command, implicit_words);
+                let cli = CliTool::new(sandbox, section, line, (before, after), pin.clone());
                 (Arc::new(cli), origin_digest(&[text, pin.as_str()]))
             }
             (ManifestBackend::Script(script, pin), _) => {
@@ -341,6 +352,17 @@ fn uncallable(manifest: &Manifest) -> Uncallable {
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
     Uncallable { why: format!("the manifest `{id}` does not state how the tool runs"), hint }
+}
+
+/// Returns the executor of a command whose arguments are not stated.
+fn unclear(manifest: &Manifest, command: &ManifestCommandSpec) -> Uncallable {
+    Uncallable {
+        why: format!(
+            "nothing was run: the command `{}` does not state the arguments of its program",
+            command.name
+        ),
+        hint: format!("add to it in {}: {}", manifest.path().display(), manifest.suggested_argv(command)),
+    }
 }
 
 /// Executor of a tool that is listed but cannot be called, and the reason.

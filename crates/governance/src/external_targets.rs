@@ -23,7 +23,8 @@ impl ExternalTargets {
                     found.network_targets.extend(texts.map(NetworkTarget::from_url))
                 }
                 (ExternalTargetKind::Command, Some(Value::Array(_))) => {
-                    found.commands.push(RequestedCommand::Words(texts.map(str::to_owned).collect()));
+                    let words = argument.prefix.iter().cloned().chain(texts.map(str::to_owned));
+                    found.commands.push(RequestedCommand::Words(words.collect()));
                 }
                 (ExternalTargetKind::Command, _) => {
                     found.commands.extend(texts.map(RequestedCommand::from_line))

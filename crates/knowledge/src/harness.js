@@ -3,7 +3,9 @@
 // works.
 export default (function (global) {
   const { getOwnPropertyDescriptor, keys, hasOwn, defineProperty } = Object;
-  const { construct } = Reflect;
+  const { construct, apply } = Reflect;
+  const { isArray } = Array;
+  const { exec } = RegExp.prototype;
   const evaluate = global.eval;
   const compile = global.Function;
   const RealDate = global.Date;
@@ -53,14 +55,35 @@ export default (function (global) {
   const put = (name, value) =>
     defineProperty(global, name, { value, writable: true, configurable: true, enumerable: true });
 
+  // Public manifests read the arguments as `args` or as `args.args`. The second form is hidden from enumeration,
+  // so that the input stays the same JSON value.
+  const withAlias = (input) => {
+    if (typeof input === "object" && input !== null && !isArray(input) && !hasOwn(input, "args")) {
+      defineProperty(input, "args", { value: input, writable: true, configurable: true });
+    }
+    return input;
+  };
+
+  // Name of the last function that a text declares at its top level.
+  const lastDeclared = (source) => {
+    const pattern = /^function\s+([\w$]+)/gm;
+    let name;
+    for (let found; (found = apply(exec, pattern, [source])) !== null; ) name = found[1];
+    return name;
+  };
+
   const runBy = (means, source, input) => {
+    withAlias(input);
     const module = { exports: {} };
     put("module", module);
     put("exports", module.exports);
     put("args", input);
     const completion = means(source);
     const callable = exported(own(module, "exports"), completion);
-    return callable === undefined ? completion : callable(input);
+    if (callable !== undefined) return callable(input);
+    // A bare function: its declaration has no value, so its name is evaluated.
+    const name = completion === undefined ? lastDeclared(source) : undefined;
+    return name === undefined ? completion : means(source + "\n;" + name)(input);
   };
 
   // Restores the caller's globals after a helper call.

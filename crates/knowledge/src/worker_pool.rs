@@ -23,7 +23,8 @@ use crate::worker_protocol::{self, ScriptTask, WorkerReply, WorkerRequest};
 const MAX_CONCURRENT: usize = 4;
 /// Messages of the engine for a call of a missing helper: one among others, and one if there are no helpers
 /// at all.
-const MISSING_HELPER_MESSAGES: [&str; 2] = ["not a function", "helpers is not defined"];
+const MISSING_HELPER_MESSAGES: [&str; 4] =
+    ["not a function", "helpers is not defined", "of undefined", "'helpers' is not defined"];
 /// Time beyond the limit before a worker is killed, so that a busy machine is not mistaken for a hung engine.
 const KILL_GRACE: Duration = Duration::from_millis(25);
 /// Maximum time for a new worker to become ready on a busy machine.

@@ -14,6 +14,9 @@ use crate::manifest_file::{
 };
 use crate::schema_version::SchemaVersion;
 
+/// Argument with the words after those of a command without `argv`.
+pub const ARGS_ARGUMENT: &str = "args";
+
 /// Positions of values that other manifests may conflict with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ManifestPositions {
@@ -21,6 +24,8 @@ pub(crate) struct ManifestPositions {
     pub(crate) id: (u64, u64),
     /// Line and column of each tool that a meta tool calls.
     pub(crate) aggregates: Vec<(u64, u64)>,
+    /// Id, line and column of each function.
+    pub(crate) functions: Vec<(String, (u64, u64))>,
 }
 
 /// Checked manifest.
@@ -79,6 +84,18 @@ impl Manifest {
         }
     }
 
+    /// Creates a diagnostic for a function that failed on an example of this manifest.
+    pub fn failed_function(&self, id: &str, command: &str, why: &str) -> Diagnostic {
+        let known = self.positions.functions.iter().find(|(known, _)| known == id);
+        let place = known.map_or(self.positions.id, |(_, place)| *place);
+        let message = format!("`{id}` fails on the success example of `{command}`: {why}");
+        Diagnostic {
+            code: DiagnosticCode::FunctionFailed,
+            field: format!("tool.executable_knowledge.{id}"),
+            error: self.error_at(place, &message).with_suggestion("correct the function or the example"),
+        }
+    }
+
     pub(crate) fn positions(&self) -> &ManifestPositions {
         &self.positions
     }
@@ -126,6 +143,18 @@ impl Manifest {
     /// Returns the commands, each with the tool definition made from it, in file order.
     pub fn tools(&self) -> impl Iterator<Item = (&ManifestCommandSpec, &ToolDefinition)> {
         self.commands.iter().zip(&self.definitions)
+    }
+
+    /// Returns how the arguments of a command's program are built.
+    pub fn command_line(&self, command: &ManifestCommandSpec) -> CommandLine {
+        command_line(&self.file, command)
+    }
+
+    /// Returns the `argv` that a command without a clear command line could have.
+    pub fn suggested_argv(&self, command: &ManifestCommandSpec) -> String {
+        let words = command.name.split(['_', ' ']).map(|word| format!("{word:?}"));
+        let parameters = command.parameters.iter().flatten().map(|one| format!("\"{{{}}}\"", one.name));
+        format!("`argv: [{}]`", words.chain(parameters).collect::<Vec<_>>().join(", "))
     }
 
     /// Returns the unchecked definition of a command as a tool.
@@ -212,10 +241,20 @@ fn spec(file: &ToolFile, command: &ManifestCommandSpec) -> ToolSpec {
     let examples = file.examples.get(&command.name).map(Vec::as_slice).unwrap_or_default();
     let success = || examples.iter().filter(|example| example.scenario == "success");
     spec.example = success().next().map(|example| Value::Object(example.input.clone()));
-    match &command.parameters {
-        Some(parameters) => spec.parameters.clone_from(parameters),
-        None => spec.input_schema = Some(inferred_schema(success().map(|example| &example.input))),
-    }
+    spec.input_schema = match (&command.parameters, &command.input_schema) {
+        (Some(parameters), _) => {
+            spec.parameters.clone_from(parameters);
+            None
+        }
+        (None, Some(schema)) => Some(Value::Object(schema.clone())),
+        (None, None) => match command_line(file, command) {
+            CommandLine::Implicit(words) => Some(implicit_schema(file, &words)),
+            CommandLine::Declared | CommandLine::Unclear => Some(inferred_schema(
+                success().map(|example| &example.input),
+                &required_fields(file, command),
+            )),
+        },
+    };
     spec
 }
 
@@ -236,11 +275,68 @@ fn minimum_risk(category: &Category) -> RiskLevel {
     }
 }
 
+/// Source of the arguments of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandLine {
+    /// `argv` of the command; also the tool types without a command line.
+    Declared,
+    /// These words of the command's name, followed by the words of the argument `args`.
+    Implicit(Vec<String>),
+    /// Neither: the command cannot be called.
+    Unclear,
+}
+
+/// Returns how the arguments of a command's program are built. Without `argv`, the words of the name are used:
+/// `gh pr list` runs `gh` with `pr list`. Declared parameters would have no effect, and a name such as
+/// `list_issues` is not how a program names a subcommand.
+fn command_line(file: &ToolFile, command: &ManifestCommandSpec) -> CommandLine {
+    let Some(section) = file.cli_specific.as_ref().filter(|_| file.kind == ToolType::Cli) else {
+        return CommandLine::Declared;
+    };
+    if !command.argv.is_empty() {
+        return CommandLine::Declared;
+    }
+    let program = section.executable.rsplit('/').next().unwrap_or(&section.executable);
+    let mut words: Vec<String> = command.name.split_whitespace().map(str::to_owned).collect();
+    if words.first().is_some_and(|word| word == program) {
+        words.remove(0);
+    }
+    let has_parameters = command.parameters.as_ref().is_some_and(|list| !list.is_empty());
+    let is_subcommand = |word: &String| {
+        word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-:".contains(c))
+    };
+    match !has_parameters && command.input_schema.is_none() && words.iter().all(is_subcommand) {
+        true => CommandLine::Implicit(words),
+        false => CommandLine::Unclear,
+    }
+}
+
+/// Schema of a command without `argv`: the words after those of its name. Governance judges the whole command.
+fn implicit_schema(file: &ToolFile, words: &[String]) -> Value {
+    let program = file.cli_specific.as_ref().map(|section| section.executable.as_str());
+    let prefix: Vec<&str> = program.into_iter().chain(words.iter().map(String::as_str)).collect();
+    let description = format!("Words after `{}`, one argument each; no shell is used", prefix.join(" "));
+    json!({"type": "object", "additionalProperties": false, "properties": {ARGS_ARGUMENT: {"type": "array",
+        "items": {"type": "string"}, "default": [], "format": "command", tool::COMMAND_PREFIX: prefix,
+        "description": description}}})
+}
+
+/// Returns the fields that the declarative checks of a command require.
+fn required_fields(file: &ToolFile, command: &ManifestCommandSpec) -> Vec<String> {
+    let validators = file.executable_knowledge.validators.iter();
+    let checks = validators.filter(|one| one.validates == command.name).flat_map(|one| &one.checks);
+    let mut fields: Vec<String> = checks.flat_map(|check| check.required_fields.iter().cloned()).collect();
+    fields.sort();
+    fields.dedup();
+    fields
+}
+
 /// Infers a schema from successful examples. It is open, because examples are never complete, and marked as
-/// inferred, so that readers can distinguish it from a declared schema.
-fn inferred_schema<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>> + Clone) -> Value {
+/// inferred, so that readers can distinguish it from a declared schema. An example does not make an argument
+/// required: only the declarative checks of the manifest do.
+fn inferred_schema<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>>, required: &[String]) -> Value {
     let mut properties = Map::new();
-    for (name, value) in inputs.clone().flatten() {
+    for (name, value) in inputs.flatten() {
         let kind = match value {
             Value::String(_) => "string",
             Value::Number(number) if number.is_f64() => "number",
@@ -255,9 +351,6 @@ fn inferred_schema<'e>(inputs: impl Iterator<Item = &'e Map<String, Value>> + Cl
             *known = json!({});
         }
     }
-    let all: Vec<&Map<String, Value>> = inputs.collect();
-    let always = |name: &&String| all.iter().all(|input| input.contains_key(name.as_str()));
-    let required: Vec<String> = properties.keys().filter(always).cloned().collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": true,
         "x-sinew-inferred": true})
 }

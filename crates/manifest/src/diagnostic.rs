@@ -34,6 +34,10 @@ pub enum DiagnosticCode {
     UnresolvedReference,
     /// A value of the right type is not usable.
     InvalidValue,
+    /// The manifest has no commands, so it adds no tool.
+    NoCommands,
+    /// A function failed on an example of its own manifest.
+    FunctionFailed,
 }
 
 /// Severity of a diagnostic.
@@ -62,6 +66,8 @@ impl DiagnosticCode {
             DiagnosticCode::DuplicateId => "DUPLICATE_ID",
             DiagnosticCode::UnresolvedReference => "UNRESOLVED_REFERENCE",
             DiagnosticCode::InvalidValue => "INVALID_VALUE",
+            DiagnosticCode::NoCommands => "NO_COMMANDS",
+            DiagnosticCode::FunctionFailed => "FUNCTION_FAILED",
         }
     }
 
@@ -70,7 +76,9 @@ impl DiagnosticCode {
         match self {
             DiagnosticCode::MissingScenario
             | DiagnosticCode::NamingConvention
-            | DiagnosticCode::IgnoredField => DiagnosticSeverity::Warning,
+            | DiagnosticCode::IgnoredField
+            | DiagnosticCode::NoCommands
+            | DiagnosticCode::FunctionFailed => DiagnosticSeverity::Warning,
             DiagnosticCode::MissingRequiredField
             | DiagnosticCode::InvalidType
             | DiagnosticCode::InvalidEnumValue

@@ -37,7 +37,6 @@ pub(crate) enum FunctionRuntime {
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub(crate) struct HelperFile {
     /// Unique id in kebab-case.
@@ -55,7 +54,6 @@ pub(crate) struct HelperFile {
 }
 
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub(crate) struct ProcessorFile {
     /// Unique id in kebab-case.
@@ -74,7 +72,6 @@ pub(crate) struct ProcessorFile {
 
 /// Function that can refuse a call before it runs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "language and runtime have one value each; the file must state them")]
 pub struct ValidatorFile {
     /// Unique id in kebab-case.
@@ -99,7 +96,6 @@ pub struct ValidatorFile {
 
 /// Check without a function: required fields, or the format of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct DeclarativeCheck {
     /// Fields that must be present and not empty.
     #[serde(default)]
@@ -112,7 +108,6 @@ pub struct DeclarativeCheck {
 
 /// Peculiarities of the API behind a tool.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ApiComplexity {
     /// Forms that a response can have.
     #[serde(default)]
@@ -127,7 +122,6 @@ pub struct ApiComplexity {
 
 /// One form of a response.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct PayloadSchema {
     /// Name of the form.
     #[serde(rename = "type")]
@@ -143,7 +137,6 @@ pub struct PayloadSchema {
 
 /// Surprising behaviour of an API, and how to deal with it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ApiQuirk {
     /// Name of the quirk.
     #[schemars(length(min = 1))]
@@ -160,7 +153,6 @@ pub struct ApiQuirk {
 
 /// Common mistake.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct AntiPattern {
     /// Name of the mistake.
     #[schemars(length(min = 1))]

@@ -7,6 +7,7 @@
 
 mod api;
 mod checked_manifest;
+mod compatibility;
 mod diagnostic;
 mod diagnostic_collector;
 mod forbidden_calls;
@@ -19,7 +20,7 @@ mod schema_check;
 mod schema_version;
 
 pub use api::FieldMapping;
-pub use checked_manifest::Manifest;
+pub use checked_manifest::{ARGS_ARGUMENT, CommandLine, Manifest};
 pub use diagnostic::{Diagnostic, DiagnosticCode, DiagnosticSeverity};
 pub use knowledge_file::{
     AntiPattern, ApiComplexity, ApiQuirk, CommandExample, DeclarativeCheck, PayloadSchema, ValidatorFile,
@@ -27,9 +28,9 @@ pub use knowledge_file::{
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use load_all::{ManifestLoadResult, load_all, parallel_map};
 pub use manifest_file::{
-    ArgvPart, CliSection, CommandEntry, HealthCheck, HealthMethod, KeyRequirement, KnowledgeStrategy,
-    LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection, McpServerTransport,
-    MetaSection, OutputForm, ToolType,
+    ArgvPart, CliSection, CommandEntry, EnvironmentVariable, HealthCheck, HealthMethod, KeyRequirement,
+    KnowledgeStrategy, LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection,
+    McpServerTransport, MetaSection, OutputForm, ToolType,
 };
 pub use schema_version::SchemaVersion;
 

@@ -3,6 +3,7 @@
 use strict_yaml::{Document, Located, YamlNode, YamlNodeKind};
 
 use crate::checked_manifest::{Manifest, ManifestPositions};
+use crate::compatibility;
 use crate::diagnostic::{Diagnostic, DiagnosticCode};
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 use crate::manifest_file::ManifestFile;
@@ -47,9 +48,11 @@ fn check(
     syntax: &CheckSyntax<'_>,
     findings: &mut DiagnosticCollector<'_>,
 ) -> Option<Manifest> {
-    let root = keep_only_tool(root, findings)?;
-    let tool = root.get("tool")?;
-    let version = schema_version::detect_version(tool);
+    let mut root = keep_only_tool(root, findings)?;
+    let version = schema_version::detect_version(root.get("tool")?);
+    if let YamlNodeKind::Mapping(entries) = &mut root.kind {
+        entries.iter_mut().for_each(|(_, tool)| compatibility::convert(tool, findings));
+    }
     let root = match version {
         SchemaVersion::V1 => without_v2_sections(root, findings),
         SchemaVersion::V2 => root,
@@ -93,7 +96,12 @@ fn check(
 fn positions(tool: &YamlNode) -> ManifestPositions {
     let place = |node: &YamlNode| (node.line, node.column);
     let aggregates = tool.get("meta_specific").and_then(|meta| meta.get("aggregates"));
+    let knowledge = tool.get("executable_knowledge").map(YamlNode::entries).unwrap_or_default().iter();
+    let functions = knowledge.flat_map(|(_, list)| list.items()).filter_map(|function| {
+        Some((function.get("id")?.text()?.to_owned(), place(function.get("function")?)))
+    });
     ManifestPositions {
+        functions: functions.collect(),
         id: tool.get("id").map(place).unwrap_or_default(),
         aggregates: aggregates.map(YamlNode::items).unwrap_or_default().iter().map(place).collect(),
     }

@@ -39,6 +39,7 @@ pub fn load_all(
     loaded.reject_duplicate_ids();
     loaded.reject_unknown_aggregates(known);
     loaded.reject_deep_nesting();
+    loaded.report_empty();
     loaded
 }
 
@@ -67,6 +68,19 @@ impl ManifestLoadResult {
             false
         });
         self.diagnostics.extend(twice);
+    }
+
+    /// Reports manifests without commands, which add no tool.
+    fn report_empty(&mut self) {
+        for manifest in self.manifests.iter().filter(|manifest| manifest.tools().next().is_none()) {
+            let message = format!("`{}` has no commands, so it adds no tool", shortened_name(manifest.id()));
+            let place = manifest.error_at(manifest.positions().id, &message);
+            self.diagnostics.push(Diagnostic {
+                code: DiagnosticCode::NoCommands,
+                field: "tool.commands".to_owned(),
+                error: place.with_suggestion("list them: `commands: [NAME]`"),
+            });
+        }
     }
 
     /// Rejects meta tools that call themselves indirectly or nest too deeply.

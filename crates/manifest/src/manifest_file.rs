@@ -147,8 +147,11 @@ pub struct ManifestCommandSpec {
     pub description: Option<String>,
     /// Parameters. If absent, they are inferred from the examples.
     pub parameters: Option<Vec<ToolParameter>>,
+    /// Whole JSON Schema of the arguments, instead of `parameters`.
+    pub input_schema: Option<Map<String, Value>>,
     /// For `type: cli`: the arguments of the program. `{name}` is replaced by one whole argument; a list is
-    /// omitted if its argument is absent.
+    /// omitted if its argument is absent. Without it, and without parameters, the words of the name are the
+    /// arguments, followed by the words of the argument `args`.
     #[serde(default)]
     pub argv: Vec<ArgvPart>,
     /// Form of the output: text or JSON.
@@ -225,10 +228,16 @@ impl CommandEntry {
 
 /// Connection to an MCP server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct McpSection {
     /// Command that starts the server, split at spaces; no shell is used.
     pub server_command: Option<String>,
+    /// Further arguments of the server, one word each.
+    #[serde(default)]
+    pub server_args: Vec<String>,
+    /// Environment variables that a started server needs. The manifest names them; the operator supplies each
+    /// value through `keys` in `sinew.yaml`.
+    #[serde(default)]
+    pub environment_variables: Vec<EnvironmentVariable>,
     /// Transport.
     #[serde(default)]
     pub transport: McpServerTransport,
@@ -238,6 +247,21 @@ pub struct McpSection {
     pub key: Option<KeyRequirement>,
     /// Health check.
     pub health_check: Option<HealthCheck>,
+}
+
+/// Environment variable that a started server needs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct EnvironmentVariable {
+    /// Name of the variable.
+    #[schemars(length(min = 1))]
+    pub name: String,
+}
+
+impl EnvironmentVariable {
+    /// Returns the name below `keys` in `sinew.yaml` under which the operator supplies the value.
+    pub fn key_name(&self) -> String {
+        self.name.to_ascii_lowercase()
+    }
 }
 
 /// Key that a server requires, and its header.
@@ -269,7 +293,6 @@ pub enum McpServerTransport {
 
 /// Health check of a tool.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct HealthCheck {
     /// Method of the check.
     pub method: HealthMethod,
@@ -277,6 +300,8 @@ pub struct HealthCheck {
     pub command: Option<String>,
     /// Part of the response that must be present.
     pub expected_response: Option<Map<String, Value>>,
+    /// Time limit of the check in milliseconds.
+    pub timeout_ms: Option<u64>,
 }
 
 /// Method of a health check.
@@ -293,7 +318,6 @@ pub enum HealthMethod {
 
 /// Program with a command line.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct CliSection {
     /// Name on the search path, or absolute path.
     #[schemars(length(min = 1))]
@@ -315,7 +339,6 @@ impl CliSection {
 /// Script or program supplied with the manifest: arguments as JSON on standard input, output as JSON on
 /// standard output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct LocalSection {
     /// File, relative to the manifest.
     #[schemars(length(min = 1))]

@@ -16,6 +16,10 @@ use crate::manifest_file::ManifestFile;
 
 /// Field path of the section that names the key of a server.
 const KEY_FIELD: &str = "tool.mcp_specific.key";
+/// Field path of the keys of the section that describes a server.
+const SERVER_FIELD: &str = "tool.mcp_specific.";
+/// Sections whose keys decide nothing.
+const INFORMING_SECTIONS: [&str; 2] = ["tool.api_complexity.", "tool.anti_patterns["];
 
 /// Returns the schema of manifest files.
 pub(crate) fn schema() -> &'static Value {
@@ -252,15 +256,21 @@ fn report_unknown_key(
     findings.add(DiagnosticCode::UnknownField, FieldPosition::key(key, field), &message, &fix);
 }
 
-/// Reports an ignored key of an open mapping. A misspelt key is an error, because a validator in an ignored
-/// section would protect nothing.
+/// Reports an ignored key of an open mapping. A misspelt key is an error unless its section only informs,
+/// because a validator in an ignored section would protect nothing.
 fn report_ignored_key(
     key: &strict_yaml::Located<String>,
     known: &Map<String, Value>,
     field: &str,
     findings: &mut DiagnosticCollector<'_>,
 ) {
-    if tool::nearest_word(key, known.keys().map(String::as_str)).is_some() {
+    if field.starts_with(SERVER_FIELD) && may_be_credential(key) {
+        let message = format!("a manifest cannot set `{}`", tool::shorten(key, tool::MAX_QUOTED_CHARS));
+        let fix = "name a key, and store it below `keys` in sinew.yaml: `key: {name: NAME}`";
+        return findings.add(DiagnosticCode::UnknownField, FieldPosition::key(key, field), &message, fix);
+    }
+    let only_informs = INFORMING_SECTIONS.iter().any(|section| field.starts_with(section));
+    if !only_informs && tool::nearest_word(key, known.keys().map(String::as_str)).is_some() {
         return report_unknown_key(key, known, field, findings);
     }
     let message = format!("`{}` is ignored", tool::shorten(key, tool::MAX_QUOTED_CHARS));
@@ -270,6 +280,12 @@ fn report_ignored_key(
         &message,
         "remove it, or keep it as a note",
     );
+}
+
+/// Returns true for the name of a setting that may contain a credential, or decides what is sent to a server.
+fn may_be_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "password", "header", "bearer"].iter().any(|word| name.contains(word))
 }
 
 fn last_segment(field: &str) -> &str {

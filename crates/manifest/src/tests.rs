@@ -3,6 +3,7 @@
 mod core_fields;
 mod knowledge;
 mod many;
+mod public_files;
 
 use strict_yaml::Document;
 

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod hook;
+mod manifest;
 mod policy;
 mod record;
 
@@ -22,7 +23,8 @@ pub(crate) use hook::{
     FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
     ServiceInstallArgs, UninstallArgs,
 };
-pub(crate) use policy::{AllowArgs, ManifestCommand, PolicyCommand};
+pub(crate) use manifest::{ManifestCommand, ManifestKind};
+pub(crate) use policy::{AllowArgs, PolicyCommand};
 pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\

@@ -31,7 +31,7 @@ use crate::manifests;
 use crate::reserved_folders;
 use crate::terminal::print_warning;
 
-pub(crate) use test_layer::test_layer;
+pub(crate) use test_layer::{TestAccess, test_layer};
 pub(crate) use web::shared_web;
 
 /// Workspaces of a call.

@@ -21,7 +21,12 @@ pub struct ExternalTargetArgument {
     pub key: String,
     /// Kind of its target.
     pub kind: ExternalTargetKind,
+    /// For a command whose argument has only the last words: the program and the words before them.
+    pub prefix: Vec<String>,
 }
+
+/// Keyword beside `format: command` with the words that come before those of the argument.
+pub const COMMAND_PREFIX: &str = "x-sinew-command-prefix";
 
 impl ExternalTargetArgument {
     /// Finds all such arguments of an object schema. A declaration at any other position is an error.
@@ -102,7 +107,9 @@ fn argument_at(schema: &Value, at: &str, kind: ExternalTargetKind) -> Option<Ext
         (ExternalTargetKind::Url, false) => has(property, "string"),
         (ExternalTargetKind::Url, true) => has(property, "array") && texts(),
     };
-    fits.then(|| ExternalTargetArgument { key: argument.to_owned(), kind })
+    let prefix = property.get(COMMAND_PREFIX).and_then(Value::as_array).into_iter().flatten();
+    let prefix = prefix.filter_map(Value::as_str).map(str::to_owned).collect();
+    fits.then(|| ExternalTargetArgument { key: argument.to_owned(), kind, prefix })
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use tests::Home;
 
 const CORE: &str = "  id: a\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n";
 
+/// Commands of a manifest whose own commands do not matter; without any, it gets a warning.
+const COMMANDS: &str = "  commands: [{name: c, argv: [x]}]\n";
+
 fn write(home: &Home, name: &str, text: &str) -> String {
     home.file(name, text).display().to_string()
 }
@@ -18,10 +21,10 @@ fn check(text: &str, code: i32) -> Value {
 
 #[test]
 fn valid_manifest_and_warnings_exit_with_0() {
-    let answer = check(&format!("tool:\n{CORE}"), 0);
+    let answer = check(&format!("tool:\n{CORE}{COMMANDS}"), 0);
     assert_eq!(answer["diagnostics"], json!([]));
     assert_eq!(answer["manifests"][0]["schema_version"], "1.0");
-    let answer = check(&format!("tool:\n{CORE}").replace("id: a", "id: An_Id"), 0);
+    let answer = check(&format!("tool:\n{CORE}{COMMANDS}").replace("id: a", "id: An_Id"), 0);
     assert_eq!((&answer["diagnostics"][0]["severity"], &answer["ok"]), (&json!("warning"), &json!(true)));
 }
 
@@ -53,7 +56,7 @@ fn functions_are_parsed_and_not_run() {
     let with = |function: &str| {
         format!(
             "tool:\n{CORE}  executable_knowledge:\n    processors:\n      - id: p\n        language: javascript\n        \
-             function: |\n          {function}\n"
+             function: |\n          {function}\n{COMMANDS}"
         )
     };
     assert_eq!(check(&with("module.exports = (data) => data;"), 0)["diagnostics"], json!([]));
@@ -70,8 +73,8 @@ fn functions_are_parsed_and_not_run() {
 #[test]
 fn broken_manifest_in_a_folder_affects_only_itself() {
     let home = Home::new();
-    write(&home, "one.yaml", &format!("tool:\n{CORE}"));
-    write(&home, "two.yml", &format!("tool:\n{CORE}").replace("id: a", "id: b"));
+    write(&home, "one.yaml", &format!("tool:\n{CORE}{COMMANDS}"));
+    write(&home, "two.yml", &format!("tool:\n{CORE}{COMMANDS}").replace("id: a", "id: b"));
     write(&home, "three.yaml", "tool: {id: [}\n");
     write(&home, "notes.txt", "not one");
     let folder = home.workspace().display().to_string();
@@ -193,7 +196,7 @@ fn configuration_check_covers_manifests() {
         (reported["errors"].as_array().unwrap().clone(), reported["warnings"].as_array().unwrap().len())
     };
     let (_, warnings) = errors(0);
-    home.put_tool("good.yaml", &format!("tool:\n{CORE}").replace("id: a", "id: An_Id"));
+    home.put_tool("good.yaml", &format!("tool:\n{CORE}{COMMANDS}").replace("id: a", "id: An_Id"));
     assert_eq!(errors(0), (vec![], warnings + 1), "a warning of a manifest is one of the configuration");
     home.put_tool("broken.yaml", "tool: {id: broken, type: nonsense}\n");
     let (reported, _) = errors(7);

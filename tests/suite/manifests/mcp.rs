@@ -76,6 +76,8 @@ fn server_tools_work_in_both_eras_in_the_sandbox() {
         assert_eq!(added["output"], json!({"sum": 5}), "structured: {added}");
         let complained = ask(&daemon, "complain", &json!({}));
         assert_eq!(complained["output"], json!({"is_error": true, "text": "no such task"}), "{complained}");
+        assert_eq!(complained["success"], false, "{complained}");
+        assert!(complained["error"].as_str().unwrap().contains("no such task"), "{complained}");
         let chatter = ask(&daemon, "chatter", &json!({}));
         assert_eq!(chatter["output"]["text"], "-32601", "it is lent no model: {chatter}");
         let gone = ask(&daemon, "gone", &json!({}));

@@ -92,3 +92,85 @@ fn pypi_server_runs_by_manifest() {
     let reported = daemon.agent().execute("clock.get_current_time", &json!({"timezone": "UTC"}));
     assert_eq!(reported["output"]["timezone"], "UTC", "{reported}");
 }
+
+/// Splits a documented command at blanks. Text in double quotes is one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('"').enumerate() {
+        match index % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+/// Runs the three documented steps for a published server, with its folder below `target`, and calls a tool.
+fn documented_steps(
+    server: &str,
+    call: (&str, impl FnOnce(&Home) -> serde_json::Value),
+) -> Option<serde_json::Value> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the project");
+    // A folder of its own, because two installations at once would disturb each other.
+    let folder = root.join("target/servers").join(server);
+    let page = include_str!("../../../docs/manifests.md");
+    let import = format!("sinew manifest import {server} ");
+    let block = page.split("```sh\n").filter_map(|part| part.split_once("```")).map(|(block, _)| block);
+    let block = block.filter(|block| block.contains(&import)).last().expect("documented steps");
+    let shown = folder.display().to_string();
+    let lines: Vec<String> = block
+        .lines()
+        .map(|line| line.replace("~/servers", &shown).replace("$HOME/servers", &shown))
+        .collect();
+    let [install, workspace, import] = lines.as_slice() else { panic!("three steps: {block}") };
+    let installed = std::process::Command::new("sh").args(["-c", install]).output();
+    if !installed.as_ref().is_ok_and(|output| output.status.success()) {
+        tests::left_out(&format!("{server}: its registry cannot be reached: {installed:?}"));
+        return None;
+    }
+    let home = Home::initialised().without_automatic_modes();
+    for line in [workspace, import] {
+        let words = words(line);
+        let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        home.run(&words).must_exit(0);
+    }
+    let (tool, arguments) = (call.0, call.1(&home));
+    let daemon = Daemon::start_in(home);
+    Some(daemon.agent().execute(tool, &arguments))
+}
+
+#[test]
+fn documented_steps_connect_server_everything() {
+    let called = documented_steps("everything", ("everything.echo", |_| json!({"message": "hello"})));
+    if let Some(answer) = called {
+        assert_eq!(answer["output"]["text"], "Echo: hello", "{answer}");
+    }
+}
+
+#[test]
+fn documented_steps_connect_server_memory() {
+    if let Some(answer) = documented_steps("memory", ("memory.read_graph", |_| json!({}))) {
+        assert_eq!(answer["output"]["entities"], json!([]), "{answer}");
+    }
+}
+
+#[test]
+fn documented_steps_connect_mcp_server_time() {
+    let called = documented_steps("time", ("time.get_current_time", |_| json!({"timezone": "UTC"})));
+    if let Some(answer) = called {
+        assert!(answer.to_string().contains("timezone") && answer["success"] == true, "{answer}");
+    }
+}
+
+#[test]
+fn documented_steps_connect_mcp_server_git() {
+    let repository = |home: &Home| {
+        let folder = home.workspace();
+        let made = std::process::Command::new("git").arg("init").arg("--quiet").arg(&folder).status();
+        assert!(made.is_ok_and(|status| status.success()));
+        json!({"repo_path": folder.display().to_string()})
+    };
+    if let Some(answer) = documented_steps("git", ("git.git_status", repository)) {
+        assert!(answer.to_string().contains("No commits yet") && answer["success"] == true, "{answer}");
+    }
+}

@@ -2,6 +2,8 @@
 //! the same manifest, it is shown in approval requests, and it is not sent to a server process that can
 //! write.
 
+use std::time::Duration;
+
 use manifest::{HealthCheck, HealthMethod, Manifest, McpSection, OutputForm};
 use serde_json::Value;
 use tool::Category;
@@ -14,13 +16,15 @@ use crate::error::McpError;
 pub(crate) struct ServerHealthCheck {
     pub(crate) command: String,
     expected: Option<Value>,
+    /// Time limit, besides the deadline of the call.
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl ServerHealthCheck {
     /// Returns the health check of a manifest if it is one of its read-only commands. The manifest loader has
     /// already reported other forms.
     pub(crate) fn from_manifest(manifest: &Manifest, section: &McpSection) -> Option<ServerHealthCheck> {
-        let HealthCheck { method: HealthMethod::ToolCall, command, expected_response } =
+        let HealthCheck { method: HealthMethod::ToolCall, command, expected_response, timeout_ms } =
             section.health_check.as_ref()?
         else {
             return None;
@@ -30,7 +34,8 @@ impl ServerHealthCheck {
         let listed = commands.find(|listed| listed.name == *command)?;
         let only_looks = listed.category == Some(Category::READ_ONLY);
         let expected = expected_response.clone().map(Value::Object);
-        only_looks.then(|| ServerHealthCheck { command: command.clone(), expected })
+        let timeout = timeout_ms.map(Duration::from_millis);
+        only_looks.then(|| ServerHealthCheck { command: command.clone(), expected, timeout })
     }
 
     /// Checks the answer of a health check.

@@ -2,10 +2,11 @@
 //! stored. If the hosts differ or the key is missing, nothing is sent.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Instant;
 
-use manifest::KeyRequirement;
+use manifest::{KeyRequirement, Manifest, McpSection};
 use outbound::{Credential, KeySources};
 use serde_json::{Map, Value};
 use tool::{Failure, FailureKind};
@@ -107,6 +108,61 @@ impl ServerKey {
             Some(header) => format!("in the header {header}"),
         };
         format!("`{}` is sent to {} {how}", self.name, self.host)
+    }
+}
+
+/// Environment variables of a started server. The manifest names them. The operator supplies each value as the
+/// key of the same name in lower case, whose `host` is the id of the manifest, so that no other manifest gets it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerVariables {
+    manifest: String,
+    variables: Vec<(String, String, Option<ConfiguredKey>)>,
+}
+
+impl ServerVariables {
+    pub(crate) fn resolve(
+        manifest: &Manifest,
+        section: &McpSection,
+        keys: &ConfiguredKeys,
+    ) -> ServerVariables {
+        let named = section.environment_variables.iter();
+        let variables = named.map(|variable| {
+            let key = variable.key_name();
+            let configured = keys.get(&key).cloned();
+            (variable.name.clone(), key, configured)
+        });
+        ServerVariables { manifest: manifest.callable_id(), variables: variables.collect() }
+    }
+
+    /// Reads the values. They are read for each start, so that a new value takes effect with the next server.
+    /// Blocking.
+    pub(crate) fn read(&self) -> Result<Vec<(String, OsString)>, Failure> {
+        self.variables.iter().map(|(name, key, configured)| {
+            let failed = |why: &str, hint: String| {
+                let message = format!("nothing was run: the variable `{name}` {why}");
+                Err(Failure::new(FailureKind::NotFound, message).with_hint(hint))
+            };
+            let entry = format!(
+                "write `keys: {{{key}: {{host: {}, key_file: ~/.config/sinew/keys/{key}}}}}` into sinew.yaml",
+                self.manifest
+            );
+            match configured {
+                None => failed("has no value", entry),
+                Some(known) if known.host != self.manifest => {
+                    failed(&format!("is for `{}`, not for this manifest", known.host), entry)
+                }
+                Some(known) => match known.places.find() {
+                    Ok(value) => Ok((name.clone(), OsString::from(value.reveal()))),
+                    Err(hint) => failed("was not found", hint),
+                },
+            }
+        }).collect()
+    }
+
+    /// Names the variables for an approval request.
+    pub(crate) fn describe(&self) -> Option<String> {
+        let names: Vec<&str> = self.variables.iter().map(|(name, ..)| name.as_str()).collect();
+        (!names.is_empty()).then(|| format!("the server gets {}", names.join(", ")))
     }
 }
 

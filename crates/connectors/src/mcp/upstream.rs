@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use governance::NetworkAccess;
 use manifest::OutputForm;
 use outbound::{Credential, HttpGateway};
 use registry::{CacheScope, RecordedPermit};
@@ -37,6 +38,8 @@ pub(crate) struct Upstream {
     pub(crate) pins: ServerPins,
     pub(crate) health: Option<ServerHealthCheck>,
     pub(crate) key: Option<Arc<ServerKey>>,
+    /// Hint for a server whose program downloads it first, shown if it cannot be started.
+    pub(crate) start_guide: Option<String>,
     gatekeeper: HttpGateway,
     idle_clients: Arc<IdleClients>,
     backoff: Mutex<ServerBackoff>,
@@ -73,7 +76,7 @@ impl Upstream {
     ) -> Self {
         let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
         let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
-        Upstream { sandbox, pins, health, key, gatekeeper, idle_clients: waiting, backoff }
+        Upstream { sandbox, pins, health, key, start_guide: None, gatekeeper, idle_clients: waiting, backoff }
     }
 
     /// Calls a tool on an idle connection or a new one.
@@ -193,12 +196,17 @@ impl Upstream {
         leave: McpRequestContext<'_>,
     ) -> Result<McpClient, Failure> {
         self.backoff().check_ready(Instant::now())?;
+        let is_process = matches!(place, ConnectTarget::Process(..));
+        let has_network = leave.permit.confinement().network == NetworkAccess::Full;
         let begun = tokio::time::timeout_at(leave.deadline.into(), self.connect(place, leave));
         let late = |_| {
-            Err((
-                CallAbort::BeforeCall(McpError::ConnectionLost("it did not start in time".to_owned())),
-                String::new(),
-            ))
+            let why = match is_process && !has_network {
+                true => {
+                    "it was not ready in time; its sandbox has no network (`network: full` in tools.yaml)"
+                }
+                false => "it was not ready in time",
+            };
+            Err((CallAbort::BeforeCall(McpError::ConnectionLost(why.to_owned())), String::new()))
         };
         match begun.await.unwrap_or_else(late) {
             Ok(client) => {
@@ -208,7 +216,11 @@ impl Upstream {
             Err((CallAbort::Rejected(failure), _)) => Err(failure),
             Err((CallAbort::BeforeCall(error) | CallAbort::AfterCall(error), text)) => {
                 self.backoff().record_failure(Instant::now(), &format!("{error} {text}"));
-                Err(error.into_failure(&text))
+                let failure = error.into_failure(&text);
+                Err(match &self.start_guide {
+                    Some(guide) => failure.with_hint(guide.as_str()),
+                    None => failure,
+                })
             }
             Err((CallAbort::TimedOut, _)) => Err(CallAbort::timeout_failure()),
         }
@@ -255,7 +267,14 @@ impl Upstream {
     ) -> Result<(), CallAbort> {
         let Some(health) = &self.health else { return Ok(()) };
         self.check_definition(client, &health.command, leave).await?;
-        let result = client.call(&health.command, Arguments::new(), None, leave).await;
+        let call = client.call(&health.command, Arguments::new(), None, leave);
+        let result = match health.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
+                let late = format!("`{}` did not answer within {} ms", health.command, timeout.as_millis());
+                Err(McpError::Unhealthy(late))
+            }),
+            None => call.await,
+        };
         health.check_result(result.map_err(CallAbort::BeforeCall)?).map_err(CallAbort::BeforeCall)
     }
 

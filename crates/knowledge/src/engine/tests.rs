@@ -58,6 +58,26 @@ fn exported_and_plain_functions_run() {
 }
 
 #[test]
+fn forms_of_public_manifests_run() {
+    computes("function twice(args) { return args.n * 2; }", json!({"n": 4}), json!(8));
+    computes(
+        "function a(x) { return x + 1; }\nfunction b(args) { return a(args.n); }",
+        json!({"n": 1}),
+        json!(2),
+    );
+    computes("(function () { return args.args.n; })();", json!({"n": 3}), json!(3));
+    computes("function f(args) { return args.args.n; }\nmodule.exports = { f };", json!({"n": 3}), json!(3));
+    computes("(function () { return args; })()", json!({"n": 3}), json!({"n": 3}));
+    computes("Object.keys(args)", json!({"n": 3}), json!(["n"]));
+    computes("args.args", json!({"args": ["own"]}), json!(["own"]));
+    let helper = ("h", "function h(args) { return args.args.n + 1; }");
+    match ask(ScriptTask::Compute, "helpers.h({n: 1})", &json!({}), &[helper]) {
+        WorkerReply::Value(text) => assert_eq!(text, "2"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn helper_does_not_change_globals_of_its_caller() {
     let helper = "function check() { return true; } module.exports = (t) => { args = t; return check(); };";
     let source = "function check(t) { return t !== 'evil'; }

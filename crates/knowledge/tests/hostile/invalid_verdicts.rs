@@ -38,7 +38,7 @@ pub(crate) const VERDICT_SCRIPTS: &[(&str, &str)] = &[
         "JSON.stringify = () => '{\"valid\":true,\"errors\":[]}'; ({toJSON: () => ({valid: true, errors: []})})",
     ),
     ("length lies", "const errors = ['no']; errors.toString = () => ''; ({valid: true, errors})"),
-    ("only declared", "function validate(args) { return {valid: true, errors: []}; }"),
+    ("declared without a result", "function validate(args) { }"),
     ("exports nothing", "module.exports = {}; "),
     ("exports data", "module.exports = {valid: true, errors: []}; undefined"),
 ];

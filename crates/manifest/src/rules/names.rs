@@ -28,7 +28,9 @@ pub(super) fn check(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     for (index, (name, node)) in commands(tool).enumerate() {
         let field = format!("tool.commands[{index}].name");
         let at = node.get("name").unwrap_or(node);
-        if !(is_joined(name, '_') || is_joined(name, '-')) {
+        // A command of a program may be its words: `gh pr list`.
+        let is_line = name.split(' ').all(|word| is_joined(word, '_') || is_joined(word, '-'));
+        if !is_line {
             let message =
                 format!("the command `{}` is neither snake_case nor kebab-case", shortened_name(name));
             findings.add(

@@ -73,8 +73,7 @@ fn check_helper(
     }
 }
 
-/// Checks the commands that validators refer to. Skipped if no commands are listed, because a server may have
-/// commands that the manifest does not list.
+/// Checks the commands that validators refer to. A validator of another command never runs.
 fn check_validated_commands(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     let known: Vec<&str> = commands(tool).map(|(name, _)| name).collect();
     if known.is_empty() {
@@ -84,7 +83,13 @@ fn check_validated_commands(tool: &YamlNode, findings: &mut DiagnosticCollector<
         let Some(validates) = validator.get("validates") else { continue };
         let Some(text) = validates.text().filter(|text| !known.contains(text)) else { continue };
         let field = format!("tool.executable_knowledge.validators[{index}].validates");
-        report_unresolved(validates, text, &known, "", &field, findings);
+        let name = tool::shorten(text, tool::MAX_QUOTED_CHARS);
+        let message = format!("this validator never runs: `{name}` is not a command of this manifest");
+        let fix = match tool::nearest_word(text, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("add `{name}` to `commands`"),
+        };
+        findings.add(DiagnosticCode::IgnoredField, FieldPosition::node(validates, &field), &message, &fix);
     }
 }
 

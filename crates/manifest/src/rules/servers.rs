@@ -11,7 +11,7 @@ use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 
 /// Keys of the section whose values cannot contain a credential.
-const NON_SECRET_FIELDS: [&str; 3] = ["transport", "server_command", "health_check"];
+const NON_SECRET_FIELDS: [&str; 4] = ["transport", "server_command", "health_check", "description"];
 /// Maximum length of a header name.
 const MAX_HEADER_NAME: usize = 64;
 

@@ -57,13 +57,13 @@ fn transport_must_match_the_address_scheme() {
         let reported = shown(&read(&with(transport, other[1])).1);
         assert!(reported.contains(&format!("write `{}", &spoken[1][..5])), "{reported}");
     }
-    check(&with("stdio", "a.example"), &[]);
+    check(&with("stdio, server_command: s", "a.example"), &[]);
 }
 
 #[test]
 fn unknown_words_are_reported_with_suggestions() {
     let text = "tool:\n  id: a\n  type: mpc\n  name: n\n  version: 1.0.0\n  description: d\n  \
-                knowledge_strategy: declarative\n  mcp_specific: {transport: tcp}\n";
+                knowledge_strategy: declarativ\n  mcp_specific: {transport: tcp}\n";
     check(
         text,
         &[

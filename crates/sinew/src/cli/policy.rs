@@ -1,4 +1,4 @@
-//! Command-line grammar of `sinew policy`, `sinew allow` and `sinew manifest`.
+//! Command-line grammar of `sinew policy` and `sinew allow`.
 
 use std::path::PathBuf;
 
@@ -45,27 +45,6 @@ pub(crate) enum PolicyCommand {
         /// Only calls since: `7d`, `12h`, or a time.
         #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
         since: Timestamp,
-        #[command(flatten)]
-        output: JsonArgs,
-    },
-}
-
-#[derive(Subcommand)]
-pub(crate) enum ManifestCommand {
-    /// Check manifests and report all problems. Exits with 7 on errors, with 0 if there are only warnings.
-    Check {
-        /// Files, or folders of manifests.
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
-        #[command(flatten)]
-        output: JsonArgs,
-    },
-    /// Test the examples of manifests against their schemas and validators. Read-only tools that name no path
-    /// and need no approval are also run. Exits with 1 if an example fails.
-    Test {
-        /// Files, or folders of manifests.
-        #[arg(required = true, value_name = "PATH")]
-        paths: Vec<PathBuf>,
         #[command(flatten)]
         output: JsonArgs,
     },

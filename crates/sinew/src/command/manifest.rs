@@ -1,9 +1,13 @@
 //! `sinew manifest`: checks and tests tools defined in YAML files before they are used.
 
 mod examples;
+mod import;
+mod new_file;
 
 use std::path::PathBuf;
 
+use connectors::FunctionExample;
+use knowledge::{FunctionKind, KnowledgeError};
 use manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
@@ -21,7 +25,12 @@ use crate::{compose, function_workers, manifests};
 
 pub(crate) fn run(command: &ManifestCommand) -> Result<ExitKind, CommandError> {
     match command {
-        ManifestCommand::Check { paths, output } => show_diagnostics(&load(paths)?, *output),
+        ManifestCommand::Check { paths, output } => {
+            let mut loaded = load(paths)?;
+            let failed = run_functions(&loaded)?;
+            loaded.diagnostics.extend(failed);
+            show_diagnostics(&loaded, *output)
+        }
         ManifestCommand::Test { paths, output } => {
             let loaded = load(paths)?;
             match loaded.diagnostics.iter().any(|one| one.severity() == DiagnosticSeverity::Error) {
@@ -29,7 +38,50 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<ExitKind, CommandError> {
                 false => examples::run(&CommandContext::from_environment()?, &loaded.manifests, *output),
             }
         }
+        ManifestCommand::Import { name, network, read_only, command } => {
+            let (network, read_only) = (*network, *read_only);
+            let options = import::ImportOptions { name, network, read_only, command };
+            import::run(&CommandContext::from_environment()?, &options)
+        }
+        ManifestCommand::New { name, kind } => {
+            new_file::run(&CommandContext::from_environment()?, name, *kind)
+        }
     }
+}
+
+/// Runs each function once on a success example of its own manifest, and reports those that fail.
+fn run_functions(loaded: &ManifestLoadResult) -> Result<Vec<Diagnostic>, CommandError> {
+    let examples = loaded
+        .manifests
+        .iter()
+        .flat_map(|of| connectors::functions_with_examples(of).into_iter().map(move |example| (of, example)));
+    let examples: Vec<_> = examples.collect();
+    if examples.is_empty() {
+        return Ok(Vec::new());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| CommandError::failed(error.to_string()))?;
+    let workers = function_workers::shared_workers();
+    let mut failed = Vec::new();
+    for (manifest, FunctionExample { function, command, input }) in examples {
+        let result = match function.kind {
+            FunctionKind::Validator => {
+                runtime.block_on(workers.validate(&function, &input.to_string())).map(drop)
+            }
+            FunctionKind::Helper | FunctionKind::Processor => {
+                runtime.block_on(workers.compute(&function, &input)).map(drop)
+            }
+        };
+        // A helper that returns nothing for the arguments of a command has not failed.
+        if let Err(error) = result.or_else(|error| match error {
+            KnowledgeError::InvalidResult { kind: FunctionKind::Helper, .. } => Ok(()),
+            error => Err(error),
+        }) {
+            failed.push(manifest.failed_function(&function.id, &command, &error.to_string()));
+        }
+    }
+    runtime.shutdown_background();
+    Ok(failed)
 }
 
 /// Loads the manifests of these files and folders, with all diagnostics.

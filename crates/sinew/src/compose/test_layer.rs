@@ -17,11 +17,21 @@ use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::host_table;
 
+/// Access of the tools under test.
+#[derive(Clone, Copy)]
+pub(crate) enum TestAccess<'a> {
+    /// An empty read-only workspace.
+    Nothing,
+    /// The workspaces of the settings, read-only, and the network for this tool.
+    Configured { network_for: Option<&'a str> },
+}
+
 /// Builds the layer with these tools in an existing empty private folder.
 pub(crate) fn test_layer(
     setting: &CommandContext,
     registry: ToolRegistry,
     folder: &Path,
+    access: TestAccess<'_>,
 ) -> Result<Arc<ToolExecutionLayer>, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
     let (state, work) = (folder.join("state"), folder.join("work"));
@@ -29,10 +39,21 @@ pub(crate) fn test_layer(
         std::fs::create_dir(folder).map_err(|error| failed(&error))?;
     }
     let work = work.canonicalize().and_then(|work| Workspace::open(&work, WorkspaceAccess::ReadOnly));
-    let workspaces = Workspaces::new(vec![work.map_err(|error| failed(&error))?]);
+    let mut workspaces = vec![work.map_err(|error| failed(&error))?];
+    if let TestAccess::Configured { .. } = access {
+        let configured = setting.settings()?.workspaces;
+        let opened = configured.iter().map(|one| Workspace::open(&one.path, WorkspaceAccess::ReadOnly));
+        workspaces.extend(opened.filter_map(Result::ok));
+    }
+    let workspaces = Workspaces::new(workspaces);
     let home = setting.home();
     let hosts = host_table::load(&home.config_dir().join("hosts"), home.user_home())?;
-    let policy = super::load_policy(setting, super::detect_isolation)?;
+    let policy = match access {
+        TestAccess::Configured { network_for: Some(tool) } => policy_with_network(setting, tool, folder)?,
+        TestAccess::Configured { network_for: None } | TestAccess::Nothing => {
+            super::load_policy(setting, super::detect_isolation)?
+        }
+    };
     let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
     super::check_policy(&policy, &registry, &hosts)?;
     let curated = super::load_curated_map(setting, &registry)?;
@@ -53,4 +74,35 @@ pub(crate) fn test_layer(
         undo,
     })
     .map_err(CommandError::configuration)
+}
+
+/// Loads a copy of the policy in which one tool has the network. The files of the home are not changed.
+fn policy_with_network(
+    setting: &CommandContext,
+    tool: &str,
+    folder: &Path,
+) -> Result<governance::Policy, CommandError> {
+    let failed =
+        |error: std::io::Error| CommandError::failed(format!("the policy cannot be copied: {error}"));
+    let source = super::governance_dir(setting)?.ok_or_else(|| {
+        CommandError::configuration("this home has no policy to extend").with_hint("run `sinew init` first")
+    })?;
+    let copy = folder.join("governance");
+    std::fs::create_dir(&copy).map_err(failed)?;
+    for entry in std::fs::read_dir(&source).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_file() {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).map_err(failed)?;
+        }
+    }
+    let rules = copy.join("tools.yaml");
+    let text = std::fs::read_to_string(&rules).map_err(failed)?;
+    let granted = text.replacen("\ntools:\n", &format!("\ntools:\n  {tool}: {{network: full}}\n"), 1);
+    if granted == text {
+        let message = "tools.yaml has no line `tools:`, so the network cannot be granted for this step";
+        return Err(CommandError::configuration(message));
+    }
+    std::fs::write(&rules, granted).map_err(failed)?;
+    let loaded = governance::Policy::load(&copy, &super::policy_environment(setting));
+    Ok(loaded.map_err(CommandError::configuration)?.with_isolation(super::detect_isolation()))
 }

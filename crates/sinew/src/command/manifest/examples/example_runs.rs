@@ -15,7 +15,7 @@ use tool::{Category, FailureKind, ToolDefinition, ToolResult, shorten};
 use super::TestExtent;
 use crate::command::call;
 use crate::command_context::CommandContext;
-use crate::compose;
+use crate::compose::{self, TestAccess};
 use crate::exit::CommandError;
 
 /// Maximum length of an output in a message.
@@ -65,8 +65,9 @@ impl ExampleRuns {
             CommandError::configuration(format!("no temporary folder could be created: {error}"))
         });
         let _guard = runtime.enter();
-        let layer =
-            folder.and_then(|folder| Ok((compose::test_layer(setting, registry, folder.path())?, folder)));
+        let layer = folder.and_then(|folder| {
+            Ok((compose::test_layer(setting, registry, folder.path(), TestAccess::Nothing)?, folder))
+        });
         let calls = self.calls.into_iter();
         match layer {
             Ok((layer, _folder)) => calls
@@ -123,6 +124,8 @@ fn first_difference(at: &str, wanted: &Value, answered: &Value) -> Option<String
                 first_difference(&format!("{at}/{index}"), wanted, answered)
             })
         }
+        // 3 and 3.0 are the same number.
+        (Value::Number(wanted), Value::Number(answered)) if wanted.as_f64() == answered.as_f64() => None,
         _ if wanted == answered => None,
         _ => {
             let place = if at.is_empty() { String::new() } else { format!("at {at}: ") };
@@ -152,6 +155,8 @@ mod tests {
             json!({"a": [1, 3]}),
             Some("at /a/1: the tool returned 3, the example says 2"),
         );
+        check(json!({"a": 3}), json!({"a": 3.0}), None);
+        check(json!(3.5), json!(3), Some("the tool returned 3, the example says 3.5"));
         check(json!(1), json!("1"), Some("the tool returned \"1\", the example says 1"));
     }
 }

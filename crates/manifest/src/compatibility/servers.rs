@@ -1,0 +1,189 @@
+//! Sections of the tool types: programs, servers and health checks in the forms of public manifests.
+
+use strict_yaml::{YamlNode, YamlNodeKind};
+
+use super::{entry_mut, ignore, mapping_at, put, remove, text_at};
+use crate::diagnostic::DiagnosticCode;
+use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
+
+pub(super) fn convert(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    for name in ["cli_specific", "local_specific"] {
+        if let Some(section) = entry_mut(tool, name) {
+            convert_programs(section, name, findings);
+        }
+    }
+    if let Some(section) = entry_mut(tool, "mcp_specific") {
+        convert_connection(section);
+        convert_transport(section);
+        convert_arguments(section);
+        convert_variables(section, findings);
+        convert_health_check(section, findings);
+        check_address(section, findings);
+    }
+}
+
+/// Removes a `local` section that names a program but no script. Called when the commands are known.
+pub(super) fn remove_unusable_script(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let Some(section) = tool.get("local_specific") else { return };
+    if section.get("entry_point").is_none() && section.get("executable").is_some() {
+        let message = "there is no `entry_point`, so the commands are listed but cannot be called";
+        let fix = "add `entry_point:`, or write `type: cli` with `cli_specific:`";
+        let at = FieldPosition::node(section, "tool.local_specific");
+        findings.add(DiagnosticCode::IgnoredField, at, message, fix);
+        remove(tool, "local_specific");
+    }
+}
+
+/// Reads `executables` as `executable` and `verification` as `install_check`.
+fn convert_programs(section: &mut YamlNode, name: &str, findings: &mut DiagnosticCollector<'_>) {
+    if let Some(list) = remove(section, "executables") {
+        let names: Vec<String> = match &list.kind {
+            YamlNodeKind::List(items) => items.iter().filter_map(program_name).collect(),
+            YamlNodeKind::Mapping(entries) => entries.iter().map(|(key, _)| key.value.clone()).collect(),
+            _ => list.text().map(str::to_owned).into_iter().collect(),
+        };
+        if let Some(first) = names.first().filter(|_| section.get("executable").is_none()) {
+            put(section, "executable", text_at(&list, first));
+        }
+        if names.len() > 1 {
+            let message = "only the first program of `executables` is run";
+            let field = format!("tool.{name}.executables");
+            let fix = "write one manifest for each program";
+            findings.add(DiagnosticCode::IgnoredField, FieldPosition::node(&list, &field), message, fix);
+        }
+    }
+    let verification = section.get("verification").and_then(|node| match node.text() {
+        Some(_) => Some(node.clone()),
+        None => node.get("command").filter(|node| node.text().is_some()).cloned(),
+    });
+    if let Some(verification) = verification {
+        remove(section, "verification");
+        if section.get("install_check").is_none() && name == "cli_specific" {
+            put(section, "install_check", verification);
+        }
+    }
+}
+
+fn program_name(node: &YamlNode) -> Option<String> {
+    node.text().or_else(|| node.get("name").and_then(YamlNode::text)).map(str::to_owned)
+}
+
+/// Reads `connection` as the endpoint: an address, or a mapping with an address, a transport or a command.
+fn convert_connection(section: &mut YamlNode) {
+    let Some(connection) = section.get("connection").cloned() else { return };
+    let stated =
+        |keys: &[&str]| keys.iter().find_map(|key| connection.get(key)).filter(|n| n.text().is_some());
+    let is_address = |node: &&YamlNode| node.text().is_some_and(|text| text.contains("://"));
+    let address = Some(&connection).filter(is_address);
+    let address = address.or_else(|| stated(&["url", "endpoint", "server_url"]).filter(is_address));
+    let transport = stated(&["transport", "type"]);
+    let command = stated(&["server_command", "command"]);
+    let arguments = ["server_args", "args"].iter().find_map(|key| connection.get(key));
+    let found =
+        [("url", address), ("transport", transport), ("server_command", command), ("server_args", arguments)];
+    if found.iter().all(|(_, node)| node.is_none()) {
+        return;
+    }
+    for (key, node) in found {
+        if let Some(node) = node.filter(|_| section.get(key).is_none()) {
+            put(section, key, node.clone());
+        }
+    }
+    remove(section, "connection");
+}
+
+fn convert_transport(section: &mut YamlNode) {
+    let Some(transport) = entry_mut(section, "transport") else { return };
+    if let Some("http" | "streamable-http" | "streamableHttp" | "streamable") = transport.text() {
+        transport.kind = YamlNodeKind::Text("streamable_http".to_owned());
+    }
+}
+
+fn convert_arguments(section: &mut YamlNode) {
+    let Some(arguments) = entry_mut(section, "server_args") else { return };
+    if let Some(text) = arguments.text() {
+        let words = text.split_whitespace().map(|word| text_at(arguments, word)).collect();
+        arguments.kind = YamlNodeKind::List(words);
+    }
+}
+
+/// Reads the names of the variables. A value in the file is never used.
+fn convert_variables(section: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    const FIELD: &str = "tool.mcp_specific.environment_variables";
+    let Some(variables) = remove(section, "environment_variables") else { return };
+    let mut names = Vec::new();
+    match &variables.kind {
+        YamlNodeKind::List(items) => {
+            for item in items {
+                let name = item.text().or_else(|| item.get("name").and_then(YamlNode::text));
+                names.extend(name.map(|name| text_at(item, name)));
+                if let Some(value) = ["value", "default"].iter().find_map(|key| item.get(key)) {
+                    report_value(value, findings);
+                }
+            }
+        }
+        YamlNodeKind::Mapping(entries) => {
+            for (key, value) in entries {
+                names.push(YamlNode {
+                    line: key.line,
+                    column: key.column,
+                    kind: YamlNodeKind::Text(key.value.clone()),
+                });
+                if let Some(value) = ["value", "default"].iter().find_map(|key| value.get(key)) {
+                    report_value(value, findings);
+                }
+            }
+        }
+        _ => {
+            ignore(findings, FieldPosition::node(&variables, FIELD), "`environment_variables` is not a list")
+        }
+    }
+    let names = names.into_iter().map(|name| mapping_at(&name.clone(), vec![("name", name)])).collect();
+    put(section, "environment_variables", YamlNode { kind: YamlNodeKind::List(names), ..variables });
+}
+
+fn report_value(value: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let message = "a manifest gives no value to a variable; this one is ignored";
+    let at = FieldPosition::node(value, "tool.mcp_specific.environment_variables");
+    let fix = "remove it; the operator supplies the value through `keys` in sinew.yaml";
+    findings.add(DiagnosticCode::IgnoredField, at, message, fix);
+}
+
+fn convert_health_check(section: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let Some(check) = entry_mut(section, "health_check") else { return };
+    if !matches!(check.kind, YamlNodeKind::Mapping(_)) {
+        let message = "`health_check` is not a mapping, so no check is made";
+        ignore(findings, FieldPosition::node(check, "tool.mcp_specific.health_check"), message);
+        remove(section, "health_check");
+        return;
+    }
+    let Some(expected) = check.get("expected_response") else { return };
+    if !matches!(expected.kind, YamlNodeKind::Mapping(_)) {
+        let message = "`expected_response` is not a mapping, so any answer without an error passes";
+        let at = FieldPosition::node(expected, "tool.mcp_specific.health_check.expected_response");
+        findings.add(
+            DiagnosticCode::IgnoredField,
+            at,
+            message,
+            "write the members that the answer must have",
+        );
+        remove(check, "expected_response");
+    }
+}
+
+/// Reports a server that cannot be reached as described.
+fn check_address(section: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let transport = section.get("transport").and_then(YamlNode::text).unwrap_or("stdio");
+    let (key, fix) = match transport {
+        "stdio" => ("server_command", "add `server_command: PROGRAM ARGUMENTS`"),
+        "sse" | "streamable_http" => ("url", "add `url: https://HOST/PATH`"),
+        "websocket" => ("url", "add `url: wss://HOST/PATH`"),
+        _ => return,
+    };
+    if section.get(key).is_none() {
+        let message =
+            format!("`{transport}` needs `{key}`; without it the tools are listed but cannot be called");
+        let at = FieldPosition::node(section, "tool.mcp_specific");
+        findings.add(DiagnosticCode::IgnoredField, at, &message, fix);
+    }
+}

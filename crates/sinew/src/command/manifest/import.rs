@@ -1,0 +1,160 @@
+//! `sinew manifest import`: starts an MCP server in the sandbox, lists its tools, and writes a manifest with their
+//! schemas. The definitions are pinned: a server that redefines a tool is noticed at the first call.
+//!
+//! The server is started by a call through the execution layer, so the policy of this home applies to it.
+
+use connectors::{Connectors, PinStore, PinVersion, PipelineEntry};
+use execution::{ApprovalMode, CallRequest};
+use manifest::Manifest;
+use registry::ToolRegistry;
+use sandbox::Sandbox;
+use serde_json::{Map, Value, json};
+use strict_yaml::Document;
+
+use super::new_file;
+use crate::command::call;
+use crate::command_context::CommandContext;
+use crate::compose::{self, TestAccess};
+use crate::exit::{CommandError, ExitKind};
+use crate::terminal::print_result_line;
+use crate::{accepted_config, function_workers};
+
+/// Command of the manifest that only starts the server. No server has a tool of this name, so nothing is called.
+const PROBE_COMMAND: &str = "sinew-import";
+/// Time limit of the start, in seconds. A first start of an interpreter can be slow.
+const START_SECONDS: u64 = 60;
+/// Maximum length of a description.
+const MAX_DESCRIPTION_CHARS: usize = 2_000;
+
+/// Options of an import.
+pub(super) struct ImportOptions<'a> {
+    pub(super) name: &'a str,
+    pub(super) network: bool,
+    pub(super) read_only: bool,
+    pub(super) command: &'a [String],
+}
+
+pub(super) fn run(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<ExitKind, CommandError> {
+    new_file::check_name(options.name)?;
+    let definitions = list_tools(setting, options)?;
+    let tools: Map<String, Value> =
+        serde_json::from_slice(&definitions).map_err(|error| CommandError::failed(error.to_string()))?;
+    let commands = tools.iter().map(|(name, tool)| command_text(options, name, tool));
+    let text = format!("{}{}", header(options), commands.collect::<String>());
+    // A schema that Sinew cannot use must not be written.
+    load(options.name, &text)?;
+    let file = new_file::write(setting, options.name, &text)?;
+    let pins = accepted_config::pin_store(setting.home(), PinVersion::Accepted);
+    pins.accept(options.name, &definitions).map_err(|error| CommandError::failed(error.to_string()))?;
+    print_result_line(format!("{} was written with {} tools:", file.display(), tools.len()))?;
+    for name in tools.keys() {
+        print_result_line(format!("  {}.{name}", options.name))?;
+    }
+    print_result_line("Review the file, then run `sinew reload --accept`.")?;
+    Ok(ExitKind::Done)
+}
+
+/// Starts the server and returns the definitions of its tools.
+fn list_tools(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<Vec<u8>, CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
+    let probe = format!(
+        "{}    - {{name: {PROBE_COMMAND}, category: read_only, risk_level: low, parameters: [], timeout_seconds: {START_SECONDS}}}\n",
+        header(options)
+    );
+    let manifest = load(options.name, &probe)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(|error| failed(&error))?;
+    let _guard = runtime.enter();
+    let folder =
+        tempfile::Builder::new().prefix("sinew-import-").tempdir().map_err(|error| failed(&error))?;
+    let settings = setting.settings()?;
+    let web = compose::shared_web(&settings)?;
+    let mut registry = ToolRegistry::new();
+    let undo = compose::undo_store(setting, &settings);
+    let sandbox = Sandbox::of_this_process();
+    toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
+        .map_err(|error| failed(&error))?;
+    let pins = PinStore::new(folder.path().join("pins"), PinVersion::Accepted);
+    let workers = function_workers::shared_workers();
+    let connectors = Connectors::new(sandbox, workers, web.gateway(), &PipelineEntry::default());
+    let connectors = connectors.with_pin_store(pins.clone());
+    if let Some(skipped) = connectors.register(std::slice::from_ref(&manifest), &mut registry).pop() {
+        return Err(CommandError::failed(skipped.why));
+    }
+    let tool = format!("{}.{PROBE_COMMAND}", options.name);
+    let access = TestAccess::Configured { network_for: options.network.then_some(tool.as_str()) };
+    let layer = compose::test_layer(setting, registry, folder.path(), access)?;
+    let request = call::embedded_request(setting, tool, json!({}));
+    let request = CallRequest { approval_mode: ApprovalMode::Never, cwd: None, ..request };
+    let result = runtime.block_on(layer.execute(request));
+    let found = pins.read_all().map_err(|error| failed(&error))?.remove(options.name);
+    found.ok_or_else(|| {
+        let hint = result.metadata.failure.as_ref().and_then(|failure| failure.hint.clone());
+        let error =
+            CommandError::failed(result.error.clone().unwrap_or_else(|| "it has no tools".to_owned()));
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    })
+}
+
+fn load(name: &str, text: &str) -> Result<Manifest, CommandError> {
+    let document = Document::from_text(&format!("{name}.yaml"), text).map_err(CommandError::failed)?;
+    let (manifest, found) = manifest::load(&document, &|_| Ok(()));
+    manifest.ok_or_else(|| {
+        let text: Vec<String> = found.iter().map(ToString::to_string).collect();
+        CommandError::failed(format!("no manifest can be written for this server: {}", text.join("; ")))
+    })
+}
+
+/// Writes everything before the commands. JSON values are valid YAML.
+fn header(options: &ImportOptions<'_>) -> String {
+    let name = options.name;
+    let program = options.command.first().map(String::as_str).unwrap_or_default();
+    let arguments = json!(options.command.get(1..).unwrap_or_default());
+    format!(
+        "tool:\n  schema_version: 1.0\n  id: {name}\n  type: mcp\n  name: {name}\n  version: 1.0.0\n  description: Tools of the MCP server \
+         {name}\n  mcp_specific:\n    transport: stdio\n    server_command: {}\n    server_args: {arguments}\n  commands:\n",
+        json!(program)
+    )
+}
+
+/// Writes the command of a tool, with the schema that the server states.
+fn command_text(options: &ImportOptions<'_>, name: &str, tool: &Value) -> String {
+    let description = tool.get("description").and_then(Value::as_str).unwrap_or(name);
+    let description = tool::escape_invisible(&tool::shorten(description, MAX_DESCRIPTION_CHARS));
+    let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({"type": "object"}));
+    let says_read_only = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
+    let category = match (options.read_only, says_read_only) {
+        (true, _) => "      category: read_only\n      risk_level: low\n",
+        (false, true) => {
+            "      # category: read_only    # the server says so; if you add it, the sandbox enforces it\n"
+        }
+        (false, false) => "",
+    };
+    format!(
+        "    - name: {}\n      description: {}\n{category}      input_schema: {}\n",
+        json!(name),
+        json!(description),
+        plain_schema(schema, 0)
+    )
+}
+
+/// Removes what Sinew gives a meaning of its own, a `format` below the arguments, where governance does not look;
+/// and null, which manifests do not have.
+fn plain_schema(schema: Value, depth: usize) -> Value {
+    match schema {
+        Value::Object(members) => {
+            // An argument's own format is at depth 2: `properties`, then its name.
+            let is_kept = |key: &str| !(key == "$schema" || (key == "format" && depth != 2));
+            let members = members.into_iter().filter(|(key, value)| is_kept(key) && !value.is_null());
+            Value::Object(members.map(|(key, value)| (key, plain_schema(value, depth + 1))).collect())
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().filter(|item| !item.is_null());
+            items.map(|item| plain_schema(item, depth + 1)).collect()
+        }
+        other => other,
+    }
+}
