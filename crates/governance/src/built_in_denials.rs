@@ -162,7 +162,7 @@ impl DenialList {
     fn compile(list: &[DenialGroup], scope: PatternScope) -> Result<Self, PatternError> {
         let (mut tree, mut groups) = (PatternTrieBuilder::new(), Vec::new());
         for group in list {
-            for text in group.patterns.iter().flat_map(|pattern| pattern_variants(pattern, scope)) {
+            for text in group.rows.iter().flat_map(|(pattern, _)| pattern_variants(pattern, scope)) {
                 for plain in expand_braces(&fold_case(&text)) {
                     tree.add(&plain, groups.len())?;
                 }

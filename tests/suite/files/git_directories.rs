@@ -182,7 +182,7 @@ fn examples(pattern: &str) -> Vec<String> {
 
 /// Every protected name that can be in a workspace.
 fn protected_names() -> Vec<String> {
-    let list = NAMES.split_once("NEVER_WRITTEN").unwrap().1.split_once("const GIT:").unwrap().0;
+    let list = NAMES.split_once("WRITE_DENIED").unwrap().1.split_once("const GIT_REASON:").unwrap().0;
     let quoted =
         list.split('"').skip(1).step_by(2).filter(|text| {
             text.starts_with("/**/") && text.matches('{').count() == text.matches('}').count()
