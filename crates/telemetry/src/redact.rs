@@ -5,6 +5,7 @@
 //! defence.
 
 mod assignment;
+mod command_line;
 mod detectors;
 mod pattern;
 mod sensitive;
