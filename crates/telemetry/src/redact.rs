@@ -134,6 +134,11 @@ impl Redactor {
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
     }
 
+    /// Like `redact_text`, for a text with a command line: its words are also redacted by position.
+    pub fn redact_command_line(&self, text: &str) -> String {
+        command_line::redact_line(&self.redact_text(text), command_line::MAX_NESTING)
+    }
+
     /// Returns true if these lines may contain a secret. Never returns false for lines with one.
     fn may_contain_secret(&self, lines: &str) -> bool {
         BUILT_IN_DETECTORS.prefilter.as_ref().is_none_or(|gate| gate.is_match(lines))

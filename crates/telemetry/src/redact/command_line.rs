@@ -16,7 +16,7 @@ const MARKER: &str = "[redacted:argument]";
 pub(super) const COMMAND_MEMBERS: [&str; 4] = ["command", "commands", "argv", "shell"];
 
 /// Levels of lines within words, such as `sh -c '…'`, that are searched.
-const MAX_NESTING: usize = 3;
+pub(super) const MAX_NESTING: usize = 3;
 
 /// Length from which a word may look random.
 const RANDOM_LENGTH: usize = 20;
@@ -108,7 +108,7 @@ fn redact_words(words: &[&str], nesting: usize) -> Vec<String> {
 }
 
 /// Redacts a line of a shell. Its words are found by spaces, quotes and operators; nothing is expanded.
-fn redact_line(line: &str, nesting: usize) -> String {
+pub(super) fn redact_line(line: &str, nesting: usize) -> String {
     if nesting == 0 {
         return MARKER.to_owned();
     }
