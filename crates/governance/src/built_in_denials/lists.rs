@@ -248,6 +248,18 @@ pub(super) const TOOL_WRITE_DENIED: &[DenialGroup] = &[DenialGroup {
     rows: &[("/**/.git", "gitrepository-layout(5)"), ("/**/.git/**", "gitrepository-layout(5)")],
 }];
 
+/// Names that a tool must not read, although sandboxed programs may, because git is such a program. The objects contain
+/// every version of every file, forbidden ones too; the git tools filter them by path.
+pub(super) const TOOL_READ_DENIED: &[DenialGroup] = &[DenialGroup {
+    id: "git_objects",
+    reason: "git stores all contents there, those of forbidden files too; use git_log, git_diff or git_status",
+    rows: &[
+        ("/**/*.git/objects/**", "gitrepository-layout(5)"),
+        ("/**/*.git/modules/**/objects/**", "gitrepository-layout(5)"),
+        ("/**/*.git/lfs/objects/**", "https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md"),
+    ],
+}];
+
 /// Names that must be folders: a file or a link with such a name redirects git to another repository.
 pub(super) const NON_FOLDER_DENIED: &[DenialGroup] =
     &[DenialGroup { id: "git", reason: GIT_REASON, rows: &[("/**/.git", "gitrepository-layout(5)")] }];

@@ -299,6 +299,25 @@ fn process_files_and_own_folders_cannot_be_accessed() {
 }
 
 #[test]
+fn git_objects_are_closed_to_tools_and_open_to_programs() {
+    let denials = BuiltInDenials::new(&ProtectedFolders { folders: Vec::new() }).unwrap();
+    for (path, is_closed) in [
+        ("/r/.git/objects", true),
+        ("/r/.git/objects/ab/cdef", true),
+        ("/r/.GIT/Objects/pack/x.pack", true),
+        ("/r/bare.git/objects/ab/cd", true),
+        ("/r/.git/modules/a/b/objects/ab/cd", true),
+        ("/r/.git/lfs/objects/x", true),
+        ("/r/.git/HEAD", false),
+        ("/r/objects/x", false),
+    ] {
+        let name = NormalizedPath::canonical(path.as_ref()).unwrap();
+        assert_eq!(denials.find_tool_denial(&name, PathAccess::Read).is_some(), is_closed, "{path}");
+        assert_eq!(denials.find_denial(&name, PathAccess::Read), None, "{path}");
+    }
+}
+
+#[test]
 fn own_folder_is_protected_under_both_of_its_names() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
@@ -346,6 +365,7 @@ fn trie_and_globset_agree_on_built_in_denials() {
     for (list, reach) in [
         (ACCESS_DENIED, PatternScope::Subtree),
         (WRITE_DENIED, PatternScope::Subtree),
+        (TOOL_READ_DENIED, PatternScope::Subtree),
         (TOOL_WRITE_DENIED, PatternScope::Subtree),
         (NON_FOLDER_DENIED, PatternScope::Exact),
     ] {
@@ -375,7 +395,13 @@ fn trie_and_globset_agree_on_built_in_denials() {
 #[test]
 fn each_protected_name_has_a_source_and_is_documented() {
     let page = include_str!("../../../../docs/protected-names.md");
-    for group in WRITE_DENIED.iter().chain(TOOL_WRITE_DENIED).chain(NON_FOLDER_DENIED).chain(ACCESS_DENIED) {
+    for group in WRITE_DENIED
+        .iter()
+        .chain(TOOL_READ_DENIED)
+        .chain(TOOL_WRITE_DENIED)
+        .chain(NON_FOLDER_DENIED)
+        .chain(ACCESS_DENIED)
+    {
         for (pattern, source) in group.rows {
             let is_manual_page = source.ends_with(')') && source.contains('(') && !source.contains(' ');
             assert!(is_manual_page || source.starts_with("https://"), "{pattern}: {source}");
