@@ -160,6 +160,23 @@ def set_attribute_outside(at):
 
 
 @attempt
+def stat_in_home(at):
+    os.stat(at["home"] + "/note")
+
+
+@attempt
+def read_link_in_home(at):
+    os.readlink(at["home"] + "/link")
+
+
+@attempt
+def watch_home(at):
+    watcher = LIBC.inotify_init()
+    if watcher < 0 or LIBC.inotify_add_watch(watcher, at["home"].encode(), 0x100) < 0:
+        raise OSError(ctypes.get_errno(), "inotify")
+
+
+@attempt
 def chmod_in_home(at):
     os.chmod(at["home"] + "/note", 0o777)
 

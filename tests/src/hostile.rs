@@ -42,6 +42,7 @@ impl HostileTargets {
         let mut visible = anywhere.iter().filter_map(|base| tempfile::tempdir_in(base).ok());
         let visible = visible.next().expect("a folder");
         std::fs::write(visible.path().join("note"), "note").expect("a note");
+        std::os::unix::fs::symlink("note", visible.path().join("link")).expect("a link");
         let name = folder.path().file_name().expect("a name").to_owned();
         let strays = ["/dev/shm", "/var/tmp"].map(|base| PathBuf::from(base).join(&name)).to_vec();
         for stray in &strays {

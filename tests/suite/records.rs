@@ -170,3 +170,32 @@ fn removed_ledger_does_not_lift_a_lockdown() {
     let refused = daemon.agent().execute("write_file", &json!({"path": "x", "content": "x"}));
     assert_eq!(refused["metadata"]["mode"], "LOCKDOWN", "and stays so: {refused}");
 }
+
+#[test]
+fn secrets_of_a_command_line_do_not_reach_the_ledger() {
+    let home = Home::initialised().without_automatic_modes();
+    home.configure(
+        "governance/tools.yaml",
+        "tools:\n  run_command: {allowed_in_modes: [NORMAL], allowed_commands: [echo, sh], forbidden_commands: [7z]}\n",
+    );
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    for words in [
+        json!(["echo", "--token=swordfish"]),
+        json!(["echo", "--token", "swordfish"]),
+        json!(["echo", "mysql", "-pswordfish"]),
+        json!(["sh", "-c", "echo docker login -p swordfish"]),
+        json!(["7z", "x", "-pswordfish", "a.7z"]),
+        json!(["echo", "k3J9xQ2mZ7pL4vB8nR5t"]),
+    ] {
+        agent.execute("run_command", &json!({"command": words}));
+    }
+    let home = daemon.stop();
+    let records: Vec<String> = home.records().iter().map(Value::to_string).collect();
+    for secret in ["swordfish", "k3J9xQ2mZ7pL4vB8nR5t"] {
+        assert!(records.iter().all(|record| !record.contains(secret)), "{records:#?}");
+    }
+    let decided: Vec<&String> = records.iter().filter(|record| record.contains("--token")).collect();
+    assert_eq!(decided.len(), 2, "{records:#?}");
+    assert!(decided.iter().all(|record| record.contains("arguments_digest")), "{decided:#?}");
+}

@@ -125,7 +125,10 @@ impl OpenedPath {
         let mut content = vec![0; most + 1];
         let length = platform::read_cached(&file, &mut content, 0).ok()?;
         content.truncate(most);
-        (length == most).then_some(content)
+        // A file that was changed since it was opened may have been read in the middle of a change.
+        let now = platform::status(&file).ok()?.facts;
+        let is_unchanged = (now.modified, now.changed) == (facts.modified, facts.changed);
+        (length == most && is_unchanged).then_some(content)
     }
 }
 

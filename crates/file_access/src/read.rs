@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
 use tool::canonical;
@@ -18,6 +19,9 @@ const MAX_RESERVED_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Minimum number of bytes to digest. Generated files, such as those in `/proc`, report size 0.
 const MIN_DIGEST_BYTES: u64 = 1024 * 1024;
+
+/// Number of times a file is read that changes meanwhile.
+const MAX_READS: usize = 3;
 
 /// Part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +56,34 @@ impl OpenedPath {
         let failed = |error| AccessError::io("reading", &self.canonical, error);
         let reader = FileReader { offset, ..self.reader()? };
         reader.read_chunk(max_bytes).map_err(failed)
+    }
+
+    /// Runs `read` again if the file was changed in place meanwhile. Returns true beside the last result if the file
+    /// changed each time. Two changes within one tick of the file system's clock that keep the size look the same.
+    pub fn read_unchanged<T, E: From<AccessError>>(
+        &self,
+        mut read: impl FnMut() -> Result<T, E>,
+    ) -> Result<(T, bool), E> {
+        let mut reads = 1;
+        loop {
+            let before = self.content_version()?;
+            let content = read()?;
+            let is_changed = self.content_version()? != before;
+            if !is_changed || reads == MAX_READS {
+                return Ok((content, is_changed));
+            }
+            reads += 1;
+        }
+    }
+
+    /// Returns size, modification time and change time; nothing for prefetched content, which does not change.
+    fn content_version(&self) -> Result<Option<(u64, SystemTime, SystemTime)>, AccessError> {
+        if self.prefetched.get().is_some() {
+            return Ok(None);
+        }
+        let facts =
+            self.reader()?.facts().map_err(|error| AccessError::io("reading", &self.canonical, error))?;
+        Ok(Some((facts.size, facts.modified, facts.changed)))
     }
 
     /// Returns the SHA-256 of the content in lower-case hexadecimal.

@@ -18,7 +18,9 @@ use crate::policy_environment::ProtectedFolders;
 
 mod lists;
 
-use lists::{ACCESS_DENIED, DenialGroup, NON_FOLDER_DENIED, TOOL_WRITE_DENIED, WRITE_DENIED};
+use lists::{
+    ACCESS_DENIED, DenialGroup, NON_FOLDER_DENIED, TOOL_READ_DENIED, TOOL_WRITE_DENIED, WRITE_DENIED,
+};
 
 /// Compiled lists, built once because they are the same for every policy.
 static COMPILED_DENIALS: LazyLock<Result<CompiledDenials, PatternError>> =
@@ -39,6 +41,7 @@ pub(crate) struct BuiltInDenials {
 struct CompiledDenials {
     access_denied: DenialList,
     write_denied: DenialList,
+    tool_read_denied: DenialList,
     tool_write_denied: DenialList,
     non_folder_denied: DenialList,
 }
@@ -134,6 +137,18 @@ impl BuiltInDenials {
         Some(BuiltInDenial { code: RefusalCode::PathForbidden, rule: rule_ref(group), reason: why })
     }
 
+    /// Like `find_denial`, with the names that a tool must not open but a sandboxed program may.
+    pub(crate) fn find_tool_denial(
+        &self,
+        name: &NormalizedPath,
+        access: PathAccess,
+    ) -> Option<BuiltInDenial> {
+        self.find_denial(name, access).or_else(|| {
+            let (group, reason) = self.compiled.tool_read_denied.find(&name.case_folded())?;
+            Some(BuiltInDenial { code: RefusalCode::PathForbidden, rule: rule_ref(group), reason })
+        })
+    }
+
     /// Returns the groups that were evaluated before the one that matched; all of them if none matched.
     pub(crate) fn rules_before(&self, access: PathAccess, found: Option<&RuleRef>) -> Vec<(RuleRef, String)> {
         let written = match access {
@@ -152,6 +167,7 @@ impl CompiledDenials {
         Ok(CompiledDenials {
             access_denied: DenialList::compile(ACCESS_DENIED, PatternScope::Subtree)?,
             write_denied: DenialList::compile(WRITE_DENIED, PatternScope::Subtree)?,
+            tool_read_denied: DenialList::compile(TOOL_READ_DENIED, PatternScope::Subtree)?,
             tool_write_denied: DenialList::compile(TOOL_WRITE_DENIED, PatternScope::Subtree)?,
             non_folder_denied: DenialList::compile(NON_FOLDER_DENIED, PatternScope::Exact)?,
         })
@@ -162,7 +178,7 @@ impl DenialList {
     fn compile(list: &[DenialGroup], scope: PatternScope) -> Result<Self, PatternError> {
         let (mut tree, mut groups) = (PatternTrieBuilder::new(), Vec::new());
         for group in list {
-            for text in group.patterns.iter().flat_map(|pattern| pattern_variants(pattern, scope)) {
+            for text in group.rows.iter().flat_map(|(pattern, _)| pattern_variants(pattern, scope)) {
                 for plain in expand_braces(&fold_case(&text)) {
                     tree.add(&plain, groups.len())?;
                 }

@@ -168,7 +168,7 @@ fn refuse_forbidden(
     notes: &mut TraceRecorder<'_>,
 ) -> Result<(), DenialReason> {
     let lower_bound = &effective_policy.policy.built_in_denials;
-    let protected = lower_bound.find_denial(name, request.access);
+    let protected = lower_bound.find_tool_denial(name, request.access);
     notes.set_value(|| name.to_string());
     if notes.is_enabled() {
         let before =

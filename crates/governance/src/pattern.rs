@@ -166,6 +166,14 @@ pub(crate) fn has_wildcard(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
 
+/// Longest name of a file on the supported systems.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Returns true for braces without a choice: `{}`, `{,}`.
+fn is_empty_choice(part: &str) -> bool {
+    part.chars().all(|character| matches!(character, '{' | ',' | '}'))
+}
+
 fn check_shape(written: &str, text: &str) -> Result<(), PatternError> {
     let bad = |message: String, suggestion: &str| {
         Err(PatternError { message, suggestion: Some(suggestion.to_owned()) })
@@ -204,6 +212,14 @@ fn check_shape(written: &str, text: &str) -> Result<(), PatternError> {
                 let message =
                     format!("the pattern `{written}` has a `{part}` part, which no canonical path contains");
                 return bad(message, "write the folder it leads to");
+            }
+            part if part.len() > MAX_NAME_BYTES && !has_wildcard(part) => {
+                let message = format!("a part of the pattern has {} bytes; no name is so long", part.len());
+                return bad(message, "names have at most 255 bytes");
+            }
+            part if part.starts_with('{') && is_empty_choice(part) => {
+                let message = format!("`{part}` in `{written}` is an empty part, which no path contains");
+                return bad(message, "write the choices between the braces");
             }
             part if part != "**" && part.contains("**") => {
                 let message = format!("`{part}` in `{written}` has `**` beside other characters");
@@ -374,6 +390,17 @@ mod tests {
         }
         let relative = PathVariables::from_environment([("HOME".to_owned(), "home".to_owned())]);
         assert!(PathPattern::parse("$HOME/x", &relative).is_err(), "a relative value is no value");
+    }
+
+    #[test]
+    fn pattern_that_can_never_match_is_an_error() {
+        let long = format!("/a/{}", "x".repeat(256));
+        for written in [long.as_str(), "/a/{}/b", "/a/{,}", "/a/./b", "/a/../b", "/a//b"] {
+            assert!(PathPattern::parse(written, &PathVariables::default()).is_err(), "{written}");
+        }
+        for written in [long.trim_end_matches('x'), "/a/{b,}c", "/a/{b,c}"] {
+            assert!(PathPattern::parse(written, &PathVariables::default()).is_ok(), "{written}");
+        }
     }
 
     #[test]

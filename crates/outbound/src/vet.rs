@@ -17,6 +17,44 @@ const BLOCKED_PORTS: [u16; 83] = [
     2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ];
 
+/// Further blocked ports: daemons that give control of a machine or its data to a request, usually without a password.
+const SERVICE_PORTS: [u16; 34] = [
+    445,   // SMB
+    873,   // rsync
+    1099,  // Java RMI
+    1433,  // SQL Server
+    1521,  // Oracle
+    2181,  // ZooKeeper
+    2375,  // Docker
+    2376,  // Docker with TLS
+    2377,  // Docker Swarm
+    2379,  // etcd clients
+    2380,  // etcd peers
+    3306,  // MySQL
+    3389,  // RDP
+    4243,  // Docker, formerly
+    4369,  // Erlang port mapper
+    5432,  // PostgreSQL
+    5672,  // AMQP
+    5900,  // VNC
+    5985,  // WinRM
+    5986,  // WinRM with TLS
+    6379,  // Redis
+    6380,  // Redis with TLS
+    7000,  // Cassandra peers
+    7001,  // Cassandra peers with TLS
+    9042,  // Cassandra clients
+    9092,  // Kafka
+    9229,  // Node.js inspector
+    10250, // kubelet
+    10255, // kubelet, read-only
+    11211, // memcached
+    26379, // Redis Sentinel
+    27017, // MongoDB
+    27018, // MongoDB shards
+    27019, // MongoDB configuration
+];
+
 /// Source of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UrlSource {
@@ -86,7 +124,7 @@ pub(crate) async fn vet(
         return Err(unreadable());
     };
     let name = host.to_string();
-    if BLOCKED_PORTS.contains(&port) {
+    if BLOCKED_PORTS.contains(&port) || SERVICE_PORTS.contains(&port) {
         return Err(OutboundError::BlockedPort { host: name, port });
     }
     let addresses = match &host {

@@ -60,9 +60,10 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     let processes = if tier == SandboxTier::Full { PROCESSES } else { 0 };
     let text = run_probe(tier, &ProbeTargets { file: file.clone(), process, address, processes });
     std::fs::remove_file(&file)?;
-    // Without its own mounts a run can change file modes, which the reduced tier does not claim to prevent.
+    // Without its own mounts a run can see names and change file modes outside, which the reduced tier does not claim to prevent.
     // On macOS there is no safe way to try tracing.
     let is_built = |push: &ProbeAttempt| match push {
+        ProbeAttempt::Stat => tier == SandboxTier::Full && cfg!(target_os = "linux"),
         ProbeAttempt::Chmod | ProbeAttempt::Fork => tier == SandboxTier::Full,
         ProbeAttempt::Trace => cfg!(target_os = "linux"),
         _ => true,

@@ -37,6 +37,9 @@ pub enum SandboxError {
     /// The program is in a folder that a confined process could write to, or is named by a relative path.
     #[error("`{0}` is not in a trusted program folder")]
     UntrustedProgram(PathBuf),
+    /// Every user of the machine can change or replace the program.
+    #[error("every user can change `{0}` or replace it in its folder")]
+    WritableProgram(PathBuf),
     /// A policy takes programs from a folder that calls can write to, or that may not be read.
     #[error("programs cannot be taken from `{0}`: calls can write to that folder, or may not read it")]
     UntrustedProgramDir(PathBuf),

@@ -138,6 +138,10 @@ impl From<SandboxError> for Failure {
                 "programs must be in a system directory or in `program_folders` of tools.yaml; to run one of the \
                  workspace, pass it to its interpreter",
             ),
+            SandboxError::WritableProgram(_) => (
+                FailureKind::Unreadable,
+                "remove the write permission of others: `chmod o-w` on the program and its folder",
+            ),
             SandboxError::UntrustedProgramDir(_) => (
                 FailureKind::Unreadable,
                 "`program_folders` in tools.yaml and the workspaces must not overlap",

@@ -30,6 +30,8 @@ pub(crate) enum SandboxLayer {
     NoSymlinks,
     /// The whole file system is read-only.
     ReadOnlyRoot,
+    /// Names outside of what is granted do not exist.
+    OutsideHidden,
     /// Set-user-id bits have no effect.
     NoSetuid,
     /// Device files in granted folders have no effect.

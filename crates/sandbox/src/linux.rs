@@ -88,7 +88,21 @@ struct PreparedLauncher {
     signal_scope: Option<SignalScope>,
 }
 
+/// Amount by which a run is preferred over the daemon when memory is short.
+const OOM_SCORE_MARGIN: i32 = 500;
+const MAX_OOM_SCORE: i32 = 1000;
+
+/// Makes the kernel end this launcher and its run before the daemon when the machine is out of memory. The program
+/// cannot lower the value again, because its `/proc` is read-only.
+fn raise_oom_score() -> io::Result<()> {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    let own: i32 = std::fs::read_to_string(FILE)?.trim().parse().map_err(io::Error::other)?;
+    std::fs::write(FILE, own.saturating_add(OOM_SCORE_MARGIN).min(MAX_OOM_SCORE).to_string())
+}
+
 fn prepare(tier: SandboxTier, group: &OsStr) -> Result<PreparedLauncher, SetupFailure> {
+    // Before the namespaces: later the process is not dumpable and may not write its own files.
+    raise_oom_score().map_err(|cause| SetupFailure::new(SetupStep::Limits, "oom_score_adj", &cause))?;
     let group = (!group.is_empty()).then(|| RunCgroup::create(group)).transpose()?;
     let prepared = match tier {
         SandboxTier::Full => namespaces::create().map(|()| None),

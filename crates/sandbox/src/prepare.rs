@@ -33,6 +33,9 @@ use crate::prepare::program_dirs::ProgramDirs;
 use crate::scan::cancellation::{CancelFlag, WorkDeadline};
 
 const MEBIBYTE: u64 = 1024 * 1024;
+
+/// Largest file that a run may write where the policy sets no `max_file_size_mb`. Build products are smaller.
+const DEFAULT_FILE_BYTES: u64 = 4096 * MEBIBYTE;
 /// Open files limit of a login session on most systems.
 const OPEN_FILES: u64 = 1024;
 /// Open files limit with network access. The kernel limits the descriptors in flight between all processes of
@@ -102,7 +105,7 @@ impl ConfinedCommand {
                 memory_bytes: u64::from(asked.effective_memory_mb()) * MEBIBYTE,
                 processes: u64::from(asked.effective_max_processes()),
                 cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
-                file_bytes: permit.max_file_bytes().unwrap_or(0),
+                file_bytes: permit.max_file_bytes().unwrap_or(DEFAULT_FILE_BYTES),
                 open_files: open_files(asked.network),
             },
             ..program.spec()

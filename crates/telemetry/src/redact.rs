@@ -5,6 +5,7 @@
 //! defence.
 
 mod assignment;
+mod command_line;
 mod detectors;
 mod pattern;
 mod sensitive;
@@ -131,6 +132,11 @@ impl Redactor {
         self.configured.find(text, &mut spans);
         find_built_in(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(self.replace(text, spans)) }
+    }
+
+    /// Like `redact_text`, for a text with a command line: its words are also redacted by position.
+    pub fn redact_command_line(&self, text: &str) -> String {
+        command_line::redact_line(&self.redact_text(text), command_line::MAX_NESTING)
     }
 
     /// Returns true if these lines may contain a secret. Never returns false for lines with one.

@@ -12,6 +12,7 @@ mod register;
 mod sandboxed_tool;
 mod system;
 mod tool_registration;
+mod untrusted_text;
 mod web;
 
 pub use introspection::{

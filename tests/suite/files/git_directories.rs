@@ -129,6 +129,29 @@ fn the_configuration_of_a_git_directory_is_read_and_not_changed() {
 }
 
 #[test]
+fn objects_of_a_repository_are_not_read_by_file_tools() {
+    let mut scene = scene();
+    scene.file("repo/.env", "SECRET=swordfish\n");
+    let repo = scene.daemon.home().workspace().join("repo");
+    for words in [
+        vec!["init", "-q"],
+        vec!["add", "-f", ".env"],
+        vec!["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+    ] {
+        assert!(Command::new("git").args(words).current_dir(&repo).status().unwrap().success());
+    }
+    let found = Command::new("git").args(["rev-parse", "HEAD:.env"]).current_dir(&repo).output().unwrap();
+    let id = String::from_utf8(found.stdout).unwrap().trim().to_owned();
+    let object = format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]);
+    assert!(scene.daemon.home().workspace().join(&object).exists());
+    assert_eq!(scene.refusal_of("read_file", json!({"path": object})).0, "path_forbidden");
+    assert_eq!(scene.refusal_of("list_directory", json!({"path": "repo/.git/objects"})).0, "path_forbidden");
+    scene.output_of("read_file", json!({"path": "repo/.git/HEAD"}));
+    let ran = scene.output_of("run_command", json!({"command": ["git", "-C", "repo", "log", "--oneline"]}));
+    assert_eq!(ran["exit_code"], 0, "{ran}");
+}
+
+#[test]
 fn ordinary_files_with_names_of_git_stay_writable() {
     let mut scene = scene();
     for path in [
@@ -182,7 +205,7 @@ fn examples(pattern: &str) -> Vec<String> {
 
 /// Every protected name that can be in a workspace.
 fn protected_names() -> Vec<String> {
-    let list = NAMES.split_once("NEVER_WRITTEN").unwrap().1.split_once("const GIT:").unwrap().0;
+    let list = NAMES.split_once("WRITE_DENIED").unwrap().1.split_once("const GIT_REASON:").unwrap().0;
     let quoted =
         list.split('"').skip(1).step_by(2).filter(|text| {
             text.starts_with("/**/") && text.matches('{').count() == text.matches('}').count()

@@ -37,6 +37,21 @@ pub(super) fn must_vanish(word: &str) {
 }
 
 #[test]
+fn runs_have_a_file_size_limit_and_end_before_the_daemon() {
+    let daemon = Daemon::start_in(home(""));
+    let code = "import resource; print(resource.getrlimit(resource.RLIMIT_FSIZE)[0], \
+                open('/proc/self/oom_score_adj').read())";
+    let text = output(&python(&daemon, code));
+    let numbers: Vec<i64> = text.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!(numbers[0], 4 << 30, "{text}");
+    let path = format!("/proc/{}/oom_score_adj", daemon.pid());
+    let own: i64 = std::fs::read_to_string(path).unwrap().trim().parse().unwrap();
+    assert!(numbers[1] > own, "{text} and {own}");
+    let lowered = python(&daemon, "open('/proc/self/oom_score_adj', 'w').write('0')");
+    assert_ne!(lowered["output"]["exit_code"], 0, "{lowered}");
+}
+
+#[test]
 fn timeout_ends_everything_a_command_started() {
     let daemon = Daemon::start_in(home("    timeout_seconds: 3\n"));
     let kinds = [

@@ -152,3 +152,17 @@ fn default_rules_allow_the_log_folder() {
         assert!(result["metadata"]["refusal"]["code"].is_string(), "{file}: {result}");
     }
 }
+
+#[test]
+fn log_text_is_masked_escaped_and_labelled_untrusted() {
+    let daemon = daemon();
+    let line = "host web[7]: login password=hunter2hunter2 \u{202e}evil\u{1b}[2J ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    daemon.home().file("logs/app.log", &format!("{} {line}\n", now()));
+    let result = ask(&daemon, &json!({"file": "logs/app.log"}));
+    let message = messages(&result).remove(0);
+    for hidden in ["hunter2", "ghp_", "\u{202e}", "\u{1b}"] {
+        assert!(!message.contains(hidden), "{message:?}");
+    }
+    assert!(message.contains("\\u{202e}evil\\u{1b}[2J"), "{message:?}");
+    assert_eq!(result["output"]["untrusted"], true, "{result}");
+}

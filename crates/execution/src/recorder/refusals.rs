@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use ledger::entry::RecordedRefusal;
 use ledger::{LedgerEntry, LedgerError};
 use serde_json::{Value, json};
-use telemetry::{TelemetryEvent, emit};
+use telemetry::{TelemetryEvent, emit, redact};
 use tool::{Refusal, RefusalCode, ResultMetadata, ToolResult};
 
 use super::{metadata, redacted, stages, subject};
@@ -25,7 +25,7 @@ pub(crate) fn record_refusal(
         call: call.ledger_call(&refusal.tool),
         code: refusal.code,
         detail: refusal.detail.clone(),
-        reason: redacted(&refusal.reason),
+        reason: recorded_reason(&refusal),
         rule: refusal.rule.clone(),
         policy_hash: Some(call.snapshot.policy.hash().to_owned()),
         arguments_digest: Some(call.arguments_digest.to_string()),
@@ -60,8 +60,17 @@ fn facts(call: &PipelineCall) -> Value {
     facts
 }
 
+/// Reason for the ledger and the log. That of a refused command quotes its words.
+fn recorded_reason(refusal: &Refusal) -> String {
+    match refusal.code {
+        RefusalCode::CommandNotAllowed => redact::shared().redact_command_line(&refusal.reason),
+        _ => redacted(&refusal.reason),
+    }
+}
+
 fn announce_refusal(call: &PipelineCall, refusal: &Refusal) {
-    let (code, reason, latency_ms) = (refusal.code, refusal.reason.as_str(), call.latency_ms());
+    let (code, reason, latency_ms) = (refusal.code, recorded_reason(refusal), call.latency_ms());
+    let reason = reason.as_str();
     let subject = subject(call, &refusal.tool);
     if code == RefusalCode::InvalidArguments {
         let missing = guardrail::missing_fields(&refusal.problems);

@@ -93,3 +93,24 @@ fn only_files_are_read_and_the_failure_says_why() {
         assert!(failure.message.contains(words), "{text}: {failure}");
     }
 }
+
+#[test]
+fn file_changed_during_a_read_is_read_again_or_marked() {
+    let fixture = WorkspaceFixture::new();
+    let path = fixture.file("ws/f", "0");
+    for (changes, expected_reads, expect) in [(0, 1, false), (1, 2, false), (2, 3, false), (9, 3, true)] {
+        let file = fixture.read("f");
+        let mut reads = 0;
+        let result = file.read_unchanged(|| {
+            let bytes = file.read_range(0, 100)?.bytes;
+            if reads < changes {
+                File::options().append(true).open(&path).unwrap().write_all(b"x").unwrap();
+            }
+            reads += 1;
+            Ok::<_, crate::AccessError>(bytes)
+        });
+        let (bytes, is_changed) = result.unwrap();
+        assert_eq!((reads, is_changed), (expected_reads, expect), "{changes} changes");
+        assert!(is_changed || bytes == fs::read(&path).unwrap());
+    }
+}

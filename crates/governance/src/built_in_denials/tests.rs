@@ -37,6 +37,13 @@ const WRITE_DENIED_PATHS: &[(&str, &[&str])] = &[
             "/r/bare.git/config",
             "/r/bare.git/hooks/post-update",
             "/r/.husky/pre-commit",
+            "/r/.pre-commit-config.yaml",
+            "/r/lefthook.yml",
+            "/r/.config/lefthook.toml",
+            "/r/.lefthook-local.json",
+            "/r/.lefthook/pre-commit/lint.sh",
+            "/h/.config/jj/config.toml",
+            "/r/.sl/config",
             "/r/.gitmodules",
             "/r/.hg/hgrc",
             "/r/.jj/repo/config.toml",
@@ -60,6 +67,17 @@ const WRITE_DENIED_PATHS: &[(&str, &[&str])] = &[
             "/h/.bashrc",
             "/r/.mise.toml",
             "/r/mise.toml",
+            "/r/mise.local.toml",
+            "/r/.mise.local.toml",
+            "/r/mise.production.toml",
+            "/r/.mise/config.toml",
+            "/r/mise/config.local.toml",
+            "/r/.config/mise.toml",
+            "/r/.envrc",
+            "/h/.config/direnv/direnvrc",
+            "/h/.config/direnv/lib/x.sh",
+            "/r/direnvrc",
+            "/h/.config/nushell/env.nu",
             "/h/.config/tmux/tmux.conf",
             "/h/.zshrc",
             "/h/.profile",
@@ -127,6 +145,30 @@ const WRITE_DENIED_PATHS: &[(&str, &[&str])] = &[
             "/r/opencode.json",
             "/r/.nvim.lua",
             "/r/.dir-locals.el",
+            "/r/.devcontainer.json",
+            "/r/app.code-workspace",
+            "/h/.vim/plugin/x.vim",
+            "/h/.vim/after/ftplugin/c.vim",
+            "/r/.helix/languages.toml",
+            "/r/.aider.conf.yml",
+        ],
+    ),
+    (
+        "tool_startup",
+        &[
+            "/r/.gdbinit",
+            "/r/.lldbinit",
+            "/r/.pdbrc",
+            "/r/.ghci",
+            "/r/.iex.exs",
+            "/r/.ocamlinit",
+            "/r/.Rprofile",
+            "/r/.npmrc",
+            "/r/.yarnrc",
+            "/r/.yarnrc.yml",
+            "/r/.yarn/releases/yarn.cjs",
+            "/r/.pnpmfile.cjs",
+            "/r/pnpmfile.mjs",
         ],
     ),
 ];
@@ -144,6 +186,15 @@ const UNPROTECTED_PATHS: &[&str] = &[
     "/etc/hosts",
     "/r/.claude/CLAUDE.md",
     "/r/Library/x",
+    "/r/conftest.py",
+    "/r/package.json",
+    "/r/Makefile",
+    "/r/build.rs",
+    "/r/.cargo/config.toml",
+    "/r/.yarn/cache/x.zip",
+    "/r/code-workspace",
+    "/r/mise.lock",
+    "/r/npmrc",
 ];
 
 #[test]
@@ -248,6 +299,25 @@ fn process_files_and_own_folders_cannot_be_accessed() {
 }
 
 #[test]
+fn git_objects_are_closed_to_tools_and_open_to_programs() {
+    let denials = BuiltInDenials::new(&ProtectedFolders { folders: Vec::new() }).unwrap();
+    for (path, is_closed) in [
+        ("/r/.git/objects", true),
+        ("/r/.git/objects/ab/cdef", true),
+        ("/r/.GIT/Objects/pack/x.pack", true),
+        ("/r/bare.git/objects/ab/cd", true),
+        ("/r/.git/modules/a/b/objects/ab/cd", true),
+        ("/r/.git/lfs/objects/x", true),
+        ("/r/.git/HEAD", false),
+        ("/r/objects/x", false),
+    ] {
+        let name = NormalizedPath::canonical(path.as_ref()).unwrap();
+        assert_eq!(denials.find_tool_denial(&name, PathAccess::Read).is_some(), is_closed, "{path}");
+        assert_eq!(denials.find_denial(&name, PathAccess::Read), None, "{path}");
+    }
+}
+
+#[test]
 fn own_folder_is_protected_under_both_of_its_names() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
@@ -273,7 +343,7 @@ fn own_folder_is_protected_under_both_of_its_names() {
 /// Returns names that match each pattern or nearly do: itself, below it, above it, elsewhere, one letter
 /// longer, and without its folders.
 fn names_near(list: &[DenialGroup]) -> Vec<String> {
-    let own = list.iter().flat_map(|group| group.patterns).flat_map(|pattern| expand_braces(pattern));
+    let own = list.iter().flat_map(|group| group.rows).flat_map(|(pattern, _)| expand_braces(pattern));
     own.flat_map(|pattern| {
         let name = fold_case(&pattern).replace("**", "some").replace('*', "x");
         let (whole, short) = (name.clone(), name.rsplit_once('/').map_or("", |(above, _)| above).to_owned());
@@ -295,6 +365,7 @@ fn trie_and_globset_agree_on_built_in_denials() {
     for (list, reach) in [
         (ACCESS_DENIED, PatternScope::Subtree),
         (WRITE_DENIED, PatternScope::Subtree),
+        (TOOL_READ_DENIED, PatternScope::Subtree),
         (TOOL_WRITE_DENIED, PatternScope::Subtree),
         (NON_FOLDER_DENIED, PatternScope::Exact),
     ] {
@@ -302,7 +373,7 @@ fn trie_and_globset_agree_on_built_in_denials() {
         assert_eq!(guarded.trie.regex_set_count(), 0, "a regex would be compiled at every start");
         let (mut set, mut groups) = (globset::GlobSetBuilder::new(), Vec::new());
         for group in list {
-            for text in group.patterns.iter().flat_map(|pattern| pattern_variants(pattern, reach)) {
+            for text in group.rows.iter().flat_map(|(pattern, _)| pattern_variants(pattern, reach)) {
                 let text = fold_case(&text);
                 let mut glob = globset::GlobBuilder::new(&text);
                 set.add(glob.literal_separator(true).empty_alternates(true).build().unwrap());
@@ -318,5 +389,29 @@ fn trie_and_globset_agree_on_built_in_denials() {
             found += usize::from(expect.is_some());
         }
         assert!(found > list.len(), "{found} names were in the list");
+    }
+}
+
+#[test]
+fn each_protected_name_has_a_source_and_is_documented() {
+    let page = include_str!("../../../../docs/protected-names.md");
+    for group in WRITE_DENIED
+        .iter()
+        .chain(TOOL_READ_DENIED)
+        .chain(TOOL_WRITE_DENIED)
+        .chain(NON_FOLDER_DENIED)
+        .chain(ACCESS_DENIED)
+    {
+        for (pattern, source) in group.rows {
+            let is_manual_page = source.ends_with(')') && source.contains('(') && !source.contains(' ');
+            assert!(is_manual_page || source.starts_with("https://"), "{pattern}: {source}");
+        }
+    }
+    for group in WRITE_DENIED {
+        assert!(page.contains(&format!("### `{}`", group.id)), "{}", group.id);
+        for (pattern, source) in group.rows {
+            let row = format!("| `{pattern}` | {source} |");
+            assert!(page.contains(&row), "docs/protected-names.md lacks the row\n{row}");
+        }
     }
 }

@@ -238,7 +238,7 @@ async fn configured_service_may_be_local_only_by_its_own_name() {
 
 #[tokio::test]
 async fn ports_of_other_services_are_refused() {
-    for port in [22, 25, 6667, 10080] {
+    for port in [22, 25, 6667, 10080, 2375, 2379, 3306, 5432, 6379, 10250, 11211, 27017] {
         let end = gateway().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], limits(100)).await;
         assert_eq!(outcome(&end), "BlockedPort", "{port}");
     }

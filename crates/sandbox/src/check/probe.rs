@@ -25,6 +25,7 @@ const SUCCEEDED: i32 = 0;
 pub(crate) enum ProbeAttempt {
     Read,
     Write,
+    Stat,
     Chmod,
     Signal,
     Connect,
@@ -33,9 +34,10 @@ pub(crate) enum ProbeAttempt {
 }
 
 impl ProbeAttempt {
-    pub(crate) const ALL: [ProbeAttempt; 7] = [
+    pub(crate) const ALL: [ProbeAttempt; 8] = [
         ProbeAttempt::Read,
         ProbeAttempt::Write,
+        ProbeAttempt::Stat,
         ProbeAttempt::Chmod,
         ProbeAttempt::Signal,
         ProbeAttempt::Connect,
@@ -48,6 +50,7 @@ impl ProbeAttempt {
         match self {
             ProbeAttempt::Read => "read a file it was not granted",
             ProbeAttempt::Write => "write a file outside the sandbox",
+            ProbeAttempt::Stat => "see that a file outside the sandbox exists",
             ProbeAttempt::Chmod => "change the mode of a file outside the sandbox",
             ProbeAttempt::Signal => "signal another process",
             ProbeAttempt::Connect => "connect to the network",
@@ -62,7 +65,9 @@ impl ProbeAttempt {
             ProbeAttempt::Read | ProbeAttempt::Write => {
                 "the kernel must enforce Landlock: `landlock` in /sys/kernel/security/lsm"
             }
-            ProbeAttempt::Chmod | ProbeAttempt::Signal => "user namespaces must be allowed: see `missing`",
+            ProbeAttempt::Stat | ProbeAttempt::Chmod | ProbeAttempt::Signal => {
+                "user namespaces must be allowed: see `missing`"
+            }
             ProbeAttempt::Connect | ProbeAttempt::Trace => {
                 "the kernel must filter system calls: CONFIG_SECCOMP_FILTER"
             }
@@ -126,6 +131,7 @@ fn attempt(push: ProbeAttempt, targets: &ProbeTargets) -> io::Result<()> {
     match push {
         ProbeAttempt::Read => std::fs::read(&targets.file).map(drop),
         ProbeAttempt::Write => OpenOptions::new().append(true).open(&targets.file).map(drop),
+        ProbeAttempt::Stat => std::fs::symlink_metadata(&targets.file).map(drop),
         ProbeAttempt::Chmod => chmod(&targets.file),
         ProbeAttempt::Signal => {
             let process = Pid::from_raw(i32::try_from(targets.process).unwrap_or(i32::MAX));

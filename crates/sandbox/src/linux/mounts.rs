@@ -1,11 +1,12 @@
-//! File system view of a confined program: everything is read-only, granted folders are writable, scratch
-//! space is private, and hidden paths are covered.
+//! File system view of a confined program: names outside of what is granted do not exist, everything is
+//! read-only, granted folders are writable, scratch space is private, and hidden paths are covered.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use governance::SYSTEM_FOLDERS;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 
@@ -35,12 +36,20 @@ pub(crate) fn build(spec: &RunSpec) -> Result<(), SetupFailure> {
     let flags = layers::if_enabled(SandboxLayer::ReadOnlyRoot, READ_ONLY)
         | layers::if_enabled(SandboxLayer::NoSetuid, NO_SETUID);
     with_path("/", raw_syscalls::set_mount_flags(&root, MountScope::Recursive, flags))?;
+    let covers = match layers::is_enabled(SandboxLayer::OutsideHidden) {
+        true => hide_outside(spec)?,
+        false => Vec::new(),
+    };
     let masks = (!spec.hidden.is_empty()).then(HidingMounts::make).transpose()?;
     if layers::is_enabled(SandboxLayer::PrivateScratch) {
         mount_scratch(spec.limits.memory_bytes)?;
     }
     for (path, tree) in granted {
         mount_at(&tree, &path)?;
+    }
+    // Writable until here, for the mount points of the granted folders.
+    for (path, cover) in &covers {
+        with_path(path, raw_syscalls::set_mount_flags(cover, MountScope::Single, READ_ONLY))?;
     }
     // Fault injection point in the middle of the mounts: a half-built view must not start a program.
     layers::check_injected_fault(SetupStep::Mounts)?;
@@ -53,6 +62,44 @@ pub(crate) fn build(spec: &RunSpec) -> Result<(), SetupFailure> {
             .try_for_each(|held| masks.cover(held))?;
     }
     Ok(())
+}
+
+/// Folders of the kernel, restricted by Landlock, and the scratch folder.
+const KERNEL_DIRS: &[&str] = &["/proc", "/dev", "/sys", SCRATCH_DIR];
+
+/// Covers every folder of `/` that is not for all programs with an empty one, so that the names below it do not exist:
+/// Landlock restricts opening, but not `stat`, `readlink`, extended attributes and inotify. Returns the covers, still
+/// writable.
+fn hide_outside(spec: &RunSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupFailure> {
+    let is_retained =
+        |path: &Path| KERNEL_DIRS.iter().chain(SYSTEM_FOLDERS).any(|kept| path == Path::new(kept));
+    let entries = with_path("/", std::fs::read_dir("/"))?.flatten();
+    let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let folders: Vec<PathBuf> =
+        entries.filter(is_folder).map(|entry| entry.path()).filter(|path| !is_retained(path)).collect();
+    let is_covered = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
+    let is_granted =
+        |path: &Path| spec.writable.iter().chain(&spec.readable).any(|granted| path.starts_with(granted));
+    // The program is there under its path, because the interpreter of a script opens it by name.
+    let program = Some(spec.program.as_path()).filter(|path| !is_granted(path));
+    let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|path| path.is_dir());
+    let mut retained = Vec::new();
+    for path in system.chain(program).filter(|path| is_covered(path)) {
+        retained.push((path, clone_mount(&open(path)?, path)?));
+    }
+    let has_other_scratch = Path::new(OTHER_SCRATCH_DIR).symlink_metadata().is_ok_and(|facts| facts.is_dir());
+    let mut covers = Vec::new();
+    for path in &folders {
+        mount_tmpfs(path, "size=1m,mode=0755")?;
+        covers.push((path.clone(), open(path)?));
+    }
+    if has_other_scratch && is_covered(Path::new(OTHER_SCRATCH_DIR)) {
+        with_path(OTHER_SCRATCH_DIR, std::fs::create_dir(OTHER_SCRATCH_DIR))?;
+    }
+    for (path, tree) in retained {
+        mount_at(&tree, path)?;
+    }
+    Ok(covers)
 }
 
 /// Clones the mounts of the granted folders while they are still writable, outer folders first, so that inner
@@ -94,14 +141,20 @@ fn clone_mount(descriptor: &OwnedFd, path: &Path) -> Result<OwnedFd, SetupFailur
     with_path(path, open_tree(descriptor, "", flags))
 }
 
-/// Attaches a mount at its path, creating the parent folders if the scratch mount covers them.
+/// Attaches a mount at its path, creating the mount point if another mount covers it.
 fn mount_at(tree: &OwnedFd, path: &Path) -> Result<(), SetupFailure> {
-    if let Err(cause) = std::fs::create_dir_all(path)
-        && cause.kind() != io::ErrorKind::AlreadyExists
-    {
-        return Err(SetupFailure::new(SetupStep::Mounts, path.display().to_string(), &cause));
+    let facts = with_path(path, rustix::fs::fstat(tree))?;
+    let made = match (FileType::from_raw_mode(facts.st_mode), path.parent()) {
+        (FileType::Directory, _) | (_, None) => std::fs::create_dir_all(path),
+        (_, Some(_)) if path.exists() => Ok(()),
+        (_, Some(folder)) => {
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::File::create_new(path).map(drop))
+        }
+    };
+    match made {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => with_path(path, Err(cause)),
+        _ => attach(tree, path),
     }
-    attach(tree, path)
 }
 
 fn attach(tree: impl AsFd, path: &Path) -> Result<(), SetupFailure> {
@@ -163,8 +216,9 @@ fn mount_scratch(bytes: u64) -> Result<(), SetupFailure> {
 }
 
 /// Mounts a tmpfs.
-fn mount_tmpfs(path: &str, options: &str) -> Result<(), SetupFailure> {
+fn mount_tmpfs(path: impl AsRef<Path>, options: &str) -> Result<(), SetupFailure> {
     let options = CString::new(options).unwrap_or_default();
+    let path = path.as_ref();
     with_path(path, mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str()))
 }
 

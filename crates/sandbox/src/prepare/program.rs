@@ -64,6 +64,9 @@ pub(crate) fn find(
     if writable.iter().any(|folder| path.starts_with(folder)) {
         return Err(SandboxError::UntrustedProgram(path));
     }
+    if is_writable_by_all(&path, &facts) {
+        return Err(SandboxError::WritableProgram(path));
+    }
     let sha256 = cached_digest(&path, &facts)
         .map_err(|cause| SandboxError::StartFailed { program: path.display().to_string(), cause })?;
     Ok(PinnedProgram { executable: Executable { path, sha256 }, device: facts.dev(), inode: facts.ino() })
@@ -95,6 +98,16 @@ fn resolve_executable(path: &Path) -> Option<(PathBuf, Metadata)> {
     let path = path.canonicalize().ok()?;
     let facts = path.metadata().ok()?;
     (facts.is_file() && facts.permissions().mode() & 0o111 != 0).then_some((path, facts))
+}
+
+/// Returns true if every user can change a program, or replace it in its folder. The sticky bit keeps others from
+/// replacing it.
+fn is_writable_by_all(path: &Path, facts: &Metadata) -> bool {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let folder = path.parent().and_then(|folder| folder.metadata().ok());
+    let is_open = |folder: Metadata| folder.mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE;
+    facts.mode() & OTHERS_WRITE != 0 || folder.is_some_and(is_open)
 }
 
 /// Cache key of a digest: the state of a file when it was computed.
@@ -164,6 +177,21 @@ mod tests {
         assert!(untrusted("bin/sh", &[]));
         let folder = found.executable.path.parent().unwrap().to_owned();
         assert!(untrusted("sh", &[folder]), "a program that a confined process can replace is refused");
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().canonicalize().unwrap().join("program");
+        std::fs::copy("/bin/true", &program).unwrap();
+        for (file_mode, folder_mode, is_refused) in
+            [(0o755, 0o755, false), (0o757, 0o755, true), (0o755, 0o777, true), (0o755, 0o1777, false)]
+        {
+            let set = |path: &Path, mode| {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+            };
+            set(&program, file_mode);
+            set(folder.path(), folder_mode);
+            let found = find(program.as_os_str(), &[], &[]);
+            let is_writable = matches!(found, Err(SandboxError::WritableProgram(_)));
+            assert_eq!(is_writable, is_refused, "{file_mode:o} {folder_mode:o}: {found:?}");
+        }
         for name in ["no-such-program-here", "/etc/passwd", "/etc", ".."] {
             assert!(
                 matches!(find_system_program(OsStr::new(name)), Err(SandboxError::ProgramNotFound { .. })),

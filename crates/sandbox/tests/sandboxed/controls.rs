@@ -65,8 +65,21 @@ const ROWS: &[LayerCase] = &[
     ),
     LayerCase(Full, Off, &[NonDumpable], &["list_descriptors_of_parent"], ExpectedResult::Escape),
     LayerCase(Full, Loopback, &[NetworkNamespace], &["connect_tcp"], ExpectedResult::Escape),
-    LayerCase(Full, Off, &[ReadOnlyRoot], &["chmod_in_home", "set_times_in_home"], ExpectedResult::Escape),
-    LayerCase(Full, Off, &[ReadOnlyRoot, Landlock], &["write_home"], ExpectedResult::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[ReadOnlyRoot, OutsideHidden],
+        &["chmod_in_home", "set_times_in_home"],
+        ExpectedResult::Escape,
+    ),
+    LayerCase(Full, Off, &[ReadOnlyRoot, Landlock, OutsideHidden], &["write_home"], ExpectedResult::Escape),
+    LayerCase(
+        Full,
+        Off,
+        &[OutsideHidden],
+        &["stat_in_home", "read_link_in_home", "watch_home"],
+        ExpectedResult::Escape,
+    ),
     LayerCase(Full, Off, &[NoSetuid], &["run_with_owners_powers"], ExpectedResult::Escape),
     LayerCase(Full, Off, &[NoDeviceFiles], &["have_devices_in_workspace"], ExpectedResult::Escape),
     LayerCase(
@@ -126,7 +139,8 @@ const ROWS: &[LayerCase] = &[
     ),
     LayerCase(Full, Off, &[Capabilities], &["keep_capabilities"], ExpectedResult::Escape),
     LayerCase(Full, Off, &[NoNewPrivileges], &["gain_privileges"], ExpectedResult::NoRun),
-    LayerCase(Full, Off, &[Landlock], &["read_home", "share_pages_by_device"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[Landlock, OutsideHidden], &["read_home"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[Landlock], &["share_pages_by_device"], ExpectedResult::Escape),
     LayerCase(
         Reduced,
         Off,

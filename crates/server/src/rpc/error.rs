@@ -66,7 +66,10 @@ impl RpcError {
 
     /// Returns the code of the refusal that is recorded for an invalid message with this error.
     pub(crate) fn refusal_code(&self) -> RefusalCode {
-        if self.data["code"] == LINE_TOO_LONG { RefusalCode::TooLarge } else { RefusalCode::InvalidArguments }
+        match self.data.get("code").is_some_and(|code| code == LINE_TOO_LONG) {
+            true => RefusalCode::TooLarge,
+            false => RefusalCode::InvalidArguments,
+        }
     }
 
     pub(crate) fn invalid_request(message: &str) -> Self {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::sensitive::{Sensitivity, is_placeholder, may_name_secret, sensitivity};
-use super::{DetectorId, Redactor, assignment};
+use super::{DetectorId, Redactor, assignment, command_line};
 
 const MARKER: &str = "[redacted:sensitive_key]";
 
@@ -37,7 +37,7 @@ impl Redactor {
     fn has_no_hint(&self, value: &Value) -> bool {
         let mut texts = String::with_capacity(1024);
         collect_texts(value, &mut texts);
-        !may_name_secret(&texts) && !self.may_contain_secret(&texts)
+        !has_commands(value) && !may_name_secret(&texts) && !self.may_contain_secret(&texts)
     }
 
     /// Returns true if [`Redactor::redact_value`] would leave the value unchanged. In doubt returns false.
@@ -54,7 +54,7 @@ impl Redactor {
             Value::Object(map) => {
                 let named = NAME_MEMBERS.iter().any(|member| names_a_secret(map.get(*member)));
                 let clean = |(key, value): (&String, &Value)| {
-                    let is_plain = sensitivity(key).is_none();
+                    let is_plain = sensitivity(key).is_none() && !holds_commands(key);
                     is_plain && matches!(self.redact_text(key), Cow::Borrowed(_)) && self.is_clean(value)
                 };
                 !named && map.iter().all(clean)
@@ -83,6 +83,7 @@ impl Redactor {
                 named.filter(|_| VALUE_MEMBERS.iter().any(|member| key.eq_ignore_ascii_case(member)));
             let value = match sensitivity(key).or(of_pair) {
                 Some(sensitivity) => self.mask(value, sensitivity),
+                None if holds_commands(key) => command_line::redact_commands(self.redact_value(value)),
                 None => self.redact_value(value),
             };
             out.insert(unused_key(&out, self.redact_text(key).into_owned()), value);
@@ -162,6 +163,15 @@ fn collect_texts(value: &Value, texts: &mut String) {
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns true if a value has a member with command lines, whose secrets need no literal. Decision facts have it on top.
+fn has_commands(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| map.keys().any(|key| holds_commands(key)))
+}
+
+fn holds_commands(key: &str) -> bool {
+    command_line::COMMAND_MEMBERS.contains(&key)
 }
 
 fn is_credential_command(items: &[Value]) -> bool {

@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::untrusted_text::{sanitize, sanitize_option};
+
 /// Problem reported by a linter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 pub(super) struct LintFinding {
@@ -26,6 +28,18 @@ pub(super) struct LintFinding {
     /// Fix suggested by the linter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fix: Option<String>,
+}
+
+impl LintFinding {
+    /// Sanitizes the texts, which may quote the code of the project. The file keeps its name.
+    pub(super) fn sanitized(self) -> LintFinding {
+        LintFinding {
+            code: sanitize_option(self.code),
+            message: sanitize(&self.message),
+            fix: sanitize_option(self.fix),
+            ..self
+        }
+    }
 }
 
 /// Entry of ruff's output. Other fields are skipped and not stored, because the project controls their size.

@@ -19,6 +19,7 @@ use super::with_outcome;
 use crate::output_budget;
 use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
 use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
+use crate::untrusted_text::{self, sanitize_option};
 
 /// Bytes captured of the linter's output: several thousand findings. Only the half from the start is parsed.
 const MAX_OUTPUT_BYTES: usize = 2 * 4 * 1024 * 1024;
@@ -66,6 +67,10 @@ struct LintOutput {
     findings: Vec<LintFinding>,
     /// Total number of findings.
     total: u64,
+    /// Always true: other programs wrote the text.
+    untrusted: bool,
+    /// Notice about untrusted content.
+    notice: &'static str,
     /// Last line that the linter printed to stderr.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
@@ -125,14 +130,16 @@ fn lint<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFu
         let read = session.offload(move |permit| {
             let (found, note) = parse_output(linter, &folder, &report)?;
             let is_shown = |one: &LintFinding| permit.is_visible(&folder.join(&one.file));
-            let found: Vec<LintFinding> = found.into_iter().filter(is_shown).collect();
+            let found: Vec<LintFinding> =
+                found.into_iter().filter(is_shown).map(LintFinding::sanitized).collect();
             Ok::<_, Failure>((output_budget::listed(permit, found, most), note))
         });
         let ((findings, total), note) = read.await??;
         let how = "raise max_entries, or limit the run with `files`";
         let truncated = output_budget::truncation(findings.len(), total, omitted > 0, how);
         let clean = total == 0 && omitted == 0 && end == RunEnd::Exited(0);
-        let value = LintOutput { program, clean, findings, total, note };
+        let (untrusted, notice, note) = (true, untrusted_text::NOTICE, sanitize_option(note));
+        let value = LintOutput { program, clean, findings, total, untrusted, notice, note };
         Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
     })
 }

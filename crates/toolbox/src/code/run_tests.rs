@@ -20,6 +20,7 @@ use super::{script_failures, with_outcome};
 use crate::output_budget;
 use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
 use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
+use crate::untrusted_text::{self, sanitize};
 
 /// Bytes captured of the report and of the output. Of a report, only the half from the start is parsed.
 const MAX_REPORT_BYTES: usize = 2 * 4 * 1024 * 1024;
@@ -78,6 +79,10 @@ struct TestRunOutput {
     failures: Vec<FailedTest>,
     /// End of the output.
     output: String,
+    /// Always true: other programs wrote the text.
+    untrusted: bool,
+    /// Notice about untrusted content.
+    notice: &'static str,
     /// Files created by the tests that other programs would execute or load, such as git hooks, and where
     /// they were moved.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -222,18 +227,28 @@ fn parse_output(
         return Err(with_outcome(failure, "tests_not_run"));
     }
     let total = found.counts.failed + found.counts.errors;
-    let failures = output_budget::take_fitting(found.failures, output_budget::content_budget(permit) / 2);
+    let failures = found.failures.into_iter().map(FailedTest::sanitized).collect();
+    let failures = output_budget::take_fitting(failures, output_budget::content_budget(permit) / 2);
     let left_out = match runner {
         TestRunner::Cargo | TestRunner::Npm => report.stderr.omitted,
         TestRunner::Nextest | TestRunner::Auto | TestRunner::Pytest => report.stdout.omitted,
     };
     let truncated = truncation(total, failures.len(), left_out);
     let (text, quarantined) = (
-        test_results::tail_lines(&text, MAX_SHOWN_OUTPUT),
+        sanitize(&test_results::tail_lines(&text, MAX_SHOWN_OUTPUT)),
         quarantine::quarantined_files(&report.quarantined),
     );
-    let value =
-        TestRunOutput { program, outcome: word, exit_code, counts, failures, output: text, quarantined };
+    let value = TestRunOutput {
+        program,
+        outcome: word,
+        exit_code,
+        counts,
+        failures,
+        output: text,
+        untrusted: true,
+        notice: untrusted_text::NOTICE,
+        quarantined,
+    };
     Ok((value, truncated))
 }
 

@@ -5,6 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::untrusted_text::sanitize;
+
 /// Largest number of failures that are kept; further ones are only counted.
 const MAX_FAILURES: usize = 10_000;
 /// Bytes kept of the output of one test.
@@ -60,6 +62,17 @@ pub(super) struct FailedTest {
     pub(super) message: String,
     /// Output of the test; only its end if it is long.
     pub(super) output: String,
+}
+
+impl FailedTest {
+    /// Sanitizes the texts, which the tests control.
+    pub(super) fn sanitized(self) -> FailedTest {
+        FailedTest {
+            name: sanitize(&self.name),
+            message: sanitize(&self.message),
+            output: sanitize(&self.output),
+        }
+    }
 }
 
 /// Results of a run: counts of all tests, and the first failures.

@@ -20,6 +20,7 @@ use tool::{Failure, FailureKind};
 
 use super::{granted_root, path_directory, with_outcome};
 use crate::sandboxed_tool::SandboxSession;
+use crate::untrusted_text;
 
 /// Searches from the current directory up to the granted one for a virtual environment with the program, then
 /// the search path. Prints the path of the program and runs it to print its version.
@@ -251,6 +252,7 @@ fn not_installed(name: &str, how: &str) -> Failure {
 
 /// Returns why a program failed, from its stderr: the first error line and the last line.
 pub(super) fn failure_reason(stderr: &str) -> String {
+    let stderr = untrusted_text::sanitize(stderr);
     let mut lines = stderr.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.clone().find(|line| line.starts_with("error"));
     match (first, lines.next_back()) {

@@ -82,6 +82,9 @@ struct ReadFileOutput {
     sha256: Option<String>,
     /// Modification time (RFC 3339).
     modified: Option<String>,
+    /// True if another program changed the file during each of several reads: the content may mix versions.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    changed_while_read: bool,
 }
 
 pub(super) fn tool() -> ToolRegistration {
@@ -128,7 +131,12 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<ReadFileOu
     if part == FilePart::Whole && size > limit {
         return Err(too_large(file, size, limit));
     }
-    let piece = part.read(file, limit, budget)?;
+    let ((piece, digest), changed_while_read) = file.read_unchanged(|| {
+        let piece = part.read(file, limit, budget)?;
+        let is_whole = piece.offset == 0 && !piece.has_more;
+        let digest = (!is_whole && piece.size <= limit).then(|| file.sha256()).transpose()?;
+        Ok::<_, Failure>((piece, digest))
+    })?;
     // Virtual files such as those in /proc report size 0; the bytes read are the only indication of their
     // size.
     let size = match piece.size {
@@ -143,8 +151,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<ReadFileOu
     let truncated = truncation(&piece, used, size);
     let sha256 = match piece.offset == 0 && !piece.has_more {
         true => Some(canonical::sha256_hex(&piece.bytes)),
-        false if size <= limit => Some(file.sha256()?),
-        false => None,
+        false => digest,
     };
     let modified = file.metadata().and_then(|facts| timestamp(facts.modified));
     let (offset, first_line) = (piece.offset, piece.first_line);
@@ -157,6 +164,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<ReadFileOu
         size,
         sha256,
         modified,
+        changed_while_read,
     };
     let usage = Usage { read_bytes: used, ..Usage::default() };
     Ok(TypedOutput { value, metadata: ToolOutput { usage, truncated, ..ToolOutput::default() } })

@@ -18,7 +18,7 @@ pub(super) struct LogRecord {
     pub(super) pid: Option<i64>,
     /// systemd unit, or subsystem of the unified log.
     pub(super) unit: Option<String>,
-    /// Message; control characters appear as JSON escapes.
+    /// Message, with secrets masked and control characters escaped.
     pub(super) message: String,
 }
 

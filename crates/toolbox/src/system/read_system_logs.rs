@@ -13,6 +13,7 @@ use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult};
 use super::{log_files, platform};
 use crate::output_budget;
 use crate::tool_registration::{ToolRegistration, TypedOutput};
+use crate::untrusted_text::{self, sanitize, sanitize_option};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -64,6 +65,10 @@ struct SystemLogsOutput {
     entries: Vec<LogRecord>,
     /// Number of matching entries.
     found: u64,
+    /// Always true: other programs wrote the text.
+    untrusted: bool,
+    /// Notice about untrusted content.
+    notice: &'static str,
     /// Limit that ended the search early: `time` or `bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     stopped_by: Option<&'static str>,
@@ -97,7 +102,8 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SystemLogs
         Some(file) => (file.canonical().to_string_lossy().into_owned(), log_files::read(file, &query)?),
         None => ("system".to_owned(), platform::query_logs(&query)?),
     };
-    let LogResult { mut records, found, exceeded_limit: cut, note } = logs;
+    let LogResult { records, found, exceeded_limit: cut, note } = logs;
+    let mut records: Vec<LogRecord> = records.into_iter().map(sanitize_record).collect();
     // If not all entries fit, the newest are kept.
     records.reverse();
     let budget = output_budget::content_budget(permit);
@@ -106,6 +112,17 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SystemLogs
     let how = "raise max_entries, or narrow by minutes, level, process, unit or contains";
     let truncated = output_budget::truncation(entries.len(), found, cut.is_some(), how);
     let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let value = SystemLogsOutput { source, since, entries, found, stopped_by: cut, note };
+    let (untrusted, notice) = (true, untrusted_text::NOTICE);
+    let value = SystemLogsOutput { source, since, entries, found, untrusted, notice, stopped_by: cut, note };
     Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
+}
+
+/// Sanitizes the texts of a record. The filters were applied to the original.
+fn sanitize_record(record: LogRecord) -> LogRecord {
+    LogRecord {
+        process: sanitize_option(record.process),
+        unit: sanitize_option(record.unit),
+        message: sanitize(&record.message),
+        ..record
+    }
 }

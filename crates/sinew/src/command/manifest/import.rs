@@ -3,8 +3,9 @@
 //!
 //! The server is started by a call through the execution layer, so the policy of this home applies to it.
 
+use approvals::ApprovalMode;
 use connectors::{Connectors, PinStore, PinVersion, PipelineEntry};
-use execution::{ApprovalMode, CallRequest};
+use execution::CallRequest;
 use manifest::Manifest;
 use registry::ToolRegistry;
 use sandbox::Sandbox;
