@@ -22,7 +22,7 @@ pub(crate) fn with_example(
     let example = registry.get(definition.name().as_str()).and_then(|tool| {
         call.snapshot.with_guard(|guard| guard.example_for(config_snapshot::known_tool(tool)))
     });
-    // A tool without arguments has an empty example, which helps nobody.
+    // A tool without arguments has an empty example, which does not help.
     let is_empty = |example: &Value| example.as_object().is_some_and(Map::is_empty);
     let Some(example) = example.filter(|example| !is_empty(example)) else { return failure };
     emit(TelemetryEvent::ToolValidationNudge { call: subject, error: &failure.message });

@@ -23,16 +23,15 @@ pub use api::FieldMapping;
 pub use checked_manifest::{ARGS_ARGUMENT, CommandLine, Manifest};
 pub use diagnostic::{Diagnostic, DiagnosticCode, DiagnosticSeverity};
 pub use knowledge_file::{
-    AntiPattern, ApiComplexity, ApiQuirk, CommandExample, DeclarativeCheck, PayloadSchema, ValidatorFile,
+    AntiPattern, ApiComplexity, ApiQuirk, CommandExample, DeclarativeCheck, ValidatorFile,
 };
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use load_all::{ManifestLoadResult, load_all, parallel_map};
 pub use manifest_file::{
-    ArgvPart, CliSection, CommandEntry, EnvironmentVariable, HealthCheck, HealthMethod, KeyRequirement,
-    KnowledgeStrategy, LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection,
-    McpServerTransport, MetaSection, OutputForm, ToolType,
+    ArgvPart, CliSection, CommandEntry, HealthCheck, HealthMethod, KeyRequirement, KnowledgeStrategy,
+    LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection, McpServerTransport,
+    OutputForm, ToolType,
 };
-pub use schema_version::SchemaVersion;
 
 #[cfg(test)]
 mod tests;

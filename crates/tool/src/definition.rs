@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{
-    Category, ExternalTargetArgument, Mode, PathArgument, RiskLevel, SharedText, ToolName, ToolParameter,
-    canonical,
-};
+use crate::external_target_argument::ExternalTargetArgument;
+use crate::path_argument::PathArgument;
+use crate::{Category, Mode, RiskLevel, SharedText, ToolName, ToolParameter, canonical};
 
 /// MCP hints about a tool. Clients must not trust them, and Sinew never bases a decision on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -47,7 +47,7 @@ pub use definition::{Annotations, ToolDefinition};
 pub use definition_error::DefinitionError;
 pub use escape_invisible::{escape_invisible, escape_invisible_line};
 pub use export::ToolFormat;
-pub use external_target_argument::{COMMAND_PREFIX, ExternalTargetArgument, ExternalTargetKind};
+pub use external_target_argument::{COMMAND_PREFIX, ExternalTargetKind};
 pub use failure::{Failure, FailureKind, FaultParty};
 pub use git_directory::{
     GitDirectory, GitEntry, is_acted_on_by_git, is_git_entry, is_git_marker, is_ignored_in_names,
@@ -59,7 +59,7 @@ pub use mode::Mode;
 pub use name::ToolName;
 pub use nearest::{is_typo_of, nearest_word};
 pub use parameter::{ParameterType, ToolParameter};
-pub use path_argument::{PathAccess, PathArgument};
+pub use path_argument::PathAccess;
 pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, Repair, RuleRef};
 pub use result::{

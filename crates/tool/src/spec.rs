@@ -5,11 +5,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::definition::Annotations;
+use crate::external_target_argument::ExternalTargetArgument;
 use crate::parameter::object_schema;
+use crate::path_argument::PathArgument;
 use crate::schema_of::{Direction, schema_of};
 use crate::{
-    Category, DefinitionError, ExternalTargetArgument, MAX_QUOTED_CHARS, Mode, PathArgument, RiskLevel,
-    SharedText, ToolDefinition, ToolName, ToolParameter, shorten,
+    Category, DefinitionError, MAX_QUOTED_CHARS, Mode, RiskLevel, SharedText, ToolDefinition, ToolName,
+    ToolParameter, shorten,
 };
 
 /// Name of the argument in which a tool with `wants_session` receives the session id.

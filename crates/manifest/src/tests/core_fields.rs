@@ -2,7 +2,7 @@
 
 use super::{check, good, read, shown};
 use crate::DiagnosticCode::*;
-use crate::SchemaVersion;
+use crate::schema_version::SchemaVersion;
 
 #[test]
 fn all_missing_fields_are_reported_at_once() {
