@@ -32,7 +32,9 @@ enum Position {
     },
     IdValue,
     OtherValue,
-    /// After the object, or in a text that is not an object.
+    /// After the object.
+    End,
+    /// In a text that is not one object.
     Outside,
 }
 
@@ -58,7 +60,7 @@ impl RequestIdScanner {
         part.iter().for_each(|byte| self.scan_byte(*byte));
     }
 
-    /// Returns true if the line is not an object, so that no id will be found.
+    /// Returns true if the line is not one object, so that no id will be found.
     pub(crate) fn is_outside(&self) -> bool {
         self.position == Position::Outside
     }
@@ -84,7 +86,7 @@ impl RequestIdScanner {
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => {}
             b'{' if self.position == Position::Start => (self.depth, self.position) = (1, Position::Key),
-            _ if matches!(self.position, Position::Start | Position::Outside) => {
+            _ if matches!(self.position, Position::Start | Position::End | Position::Outside) => {
                 self.position = Position::Outside;
             }
             b'"' => {
@@ -101,7 +103,7 @@ impl RequestIdScanner {
                 self.end_value();
                 self.depth -= 1;
                 if self.depth == 0 {
-                    self.position = Position::Outside;
+                    self.position = Position::End;
                 }
             }
             b',' if self.depth == 1 => {

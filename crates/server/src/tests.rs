@@ -214,7 +214,7 @@ fn at_the_limit_nothing_is_read_until_a_call_ends() {
 }
 
 #[test]
-fn line_over_the_limit_closes_only_its_connection() {
+fn line_over_the_limit_is_refused_and_its_connection_goes_on() {
     let daemon = daemon(limits());
     let mut other = daemon.client();
     let limit = limits().max_line_bytes;
@@ -229,9 +229,10 @@ fn line_over_the_limit_closes_only_its_connection() {
     for length in [limit + 1, 20 * limit] {
         let mut client = daemon.client();
         client.send(line(length));
-        let error = client.receive()["error"].take();
-        assert_eq!(error["data"], json!({"code": "frame_too_large", "limit_bytes": limit}));
-        client.expect_end();
+        let mut reply = client.receive();
+        assert_eq!(reply["id"], 1, "{reply}");
+        assert_eq!(reply["error"]["data"].take(), json!({"code": "frame_too_large", "limit_bytes": limit}));
+        client.expect_alive();
     }
     other.expect_alive();
 }

@@ -174,17 +174,24 @@ async fn tool_names_of_other_hosts_get_a_hint() {
     assert_eq!(other.code, RefusalCode::UnknownTool, "partial names do not match: {other:?}");
 }
 
+/// Schema of a tool with one required argument.
+fn subject_schema() -> Value {
+    json!({"type": "object", "required": ["subject"], "properties": {"subject": {"type": "string"}}})
+}
+
 #[tokio::test]
 async fn advice_follows_only_failures_about_arguments() {
     let fails = |kind, message: &'static str| {
         move |_| -> registry::ExecutorFuture { Box::pin(async move { Err(Failure::new(kind, message)) }) }
     };
     let bench = LayerBench::new()
-        .tool(
+        .tool_with_spec(
             "complains",
             Category::READ_ONLY,
+            |spec| spec.input_schema = Some(subject_schema()),
             fails(FailureKind::Io, "1 validation error: subject Field required"),
         )
+        .tool("bare", Category::READ_ONLY, fails(FailureKind::Io, "validation error: field required"))
         .tool("breaks", Category::READ_ONLY, fails(FailureKind::Io, "connection refused"))
         .tool("fine", Category::READ_ONLY, |_| {
             ready_output(json!({"text": "validation error: field required"}))
@@ -192,9 +199,11 @@ async fn advice_follows_only_failures_about_arguments() {
     let (layer, folder) = bench.layer();
     let hint = |tool: &'static str| {
         let layer = Arc::clone(&layer);
-        async move { layer.execute(request(tool, json!({}), None)).await.metadata.failure.and_then(|f| f.hint) }
+        let arguments = if tool == "complains" { json!({"subject": "x"}) } else { json!({}) };
+        async move { layer.execute(request(tool, arguments, None)).await.metadata.failure.and_then(|f| f.hint) }
     };
-    assert_eq!(hint("complains").await.as_deref(), Some("Example: {}"));
+    assert_eq!(hint("complains").await.as_deref(), Some("Example: {\"subject\":\"…\"}"));
+    assert_eq!(hint("bare").await, None, "an empty example is no advice");
     assert_eq!(hint("breaks").await, None);
     assert_eq!(hint("fine").await, None);
     let failed = records(folder.path()).into_iter().find(|record| record["outcome"] == "failed").unwrap();
@@ -253,7 +262,12 @@ async fn worker_mistakes_and_advice_emit_one_event_each() {
         let message = long.clone();
         Box::pin(async move { Err(Failure::new(FailureKind::Io, message)) })
     };
-    let mut bench = LayerBench::new().tool("complains", Category::READ_ONLY, complains);
+    let mut bench = LayerBench::new().tool_with_spec(
+        "complains",
+        Category::READ_ONLY,
+        |spec| spec.input_schema = Some(subject_schema()),
+        complains,
+    );
     let mut fetch = ToolSpec::new("fetch", "Fetches", Category::READ_ONLY, RiskLevel::Low);
     fetch.input_schema =
         Some(json!({"type": "object", "required": ["url"], "properties": {"url": {"type": "string"}}}));
@@ -264,7 +278,8 @@ async fn worker_mistakes_and_advice_emit_one_event_each() {
     let session = session.as_str();
     let mut watch = telemetry::subscribe();
     let mut run = async |tool: &str, session: Option<&str>, last: &str| {
-        let mut request = request(tool, json!({}), None);
+        let arguments = if tool == "complains" { json!({"subject": "x"}) } else { json!({}) };
+        let mut request = request(tool, arguments, None);
         request.caller.session = session.map(str::to_owned);
         let result = layer.execute(request).await;
         events_of(&mut watch, result.metadata.call_id, last).await

@@ -90,13 +90,8 @@ const ROWS: &[LayerCase] = &[
         ExpectedResult::Escape,
     ),
     LayerCase(Full, Off, &[ReadOnlyGrant, Landlock], &["write_to_read_only_folder"], ExpectedResult::Escape),
-    LayerCase(
-        Full,
-        Off,
-        &[PrivateScratch],
-        &["read_shared_memory", "read_other_scratch"],
-        ExpectedResult::Escape,
-    ),
+    LayerCase(Full, Off, &[PrivateScratch], &["read_shared_memory"], ExpectedResult::Escape),
+    LayerCase(Full, Off, &[PrivateScratch, OutsideHidden], &["read_other_scratch"], ExpectedResult::Escape),
     LayerCase(Full, Off, &[ScratchSize, MemoryMonitor], &["fill_scratch"], ExpectedResult::Escape),
     // The monitor still counts only the run's own processes, so it has no reason to end the run.
     LayerCase(Full, Off, &[PrivateProc], &["see_process"], ExpectedResult::Escape),

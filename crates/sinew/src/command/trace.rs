@@ -179,13 +179,14 @@ mod tests {
 
     #[test]
     fn bars_are_placed_by_start_and_duration() {
-        let lines = draw_bars(&[bar("check", 0, 10), bar("run", 50, 50), bar("record", 100, 0)], 100, 10);
+        let lines =
+            draw_bars(&[bar("check", 0, 10), bar("run", 50, 50), bar("record_decision", 100, 0)], 100, 10);
         assert_eq!(
             lines,
             [
-                "check         │█         │ 10 µs",
-                "run           │     █████│ 50 µs",
-                "record        │         █│ 0 µs",
+                "check           │█         │ 10 µs",
+                "run             │     █████│ 50 µs",
+                "record_decision │         █│ 0 µs",
             ]
         );
     }
