@@ -215,7 +215,7 @@ impl Approvals {
         status: Option<ActiveRule>,
         timeout: Duration,
     ) -> Result<DecisionOutcome, DecideError> {
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let now = self.now();
         let until = saturating_add(now, timeout);
         let granted =
@@ -246,7 +246,7 @@ impl Approvals {
             return Err(DecideError::MessageTooLong(long));
         }
         let message = message.map(|message| redact::shared().redact_text(message).into_owned());
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let now = self.now();
         let denied = self
             .queue()

@@ -109,7 +109,7 @@ impl Pin {
         let (file, changing) = (self.file.clone(), Arc::clone(&self.change_lock));
         let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
         run_blocking(move || {
-            let _turn = changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = changing.lock().unwrap_or_else(PoisonError::into_inner);
             check(&hash, &tries, given)?;
             let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", file.display()));
             let written = write(&file, new).map_err(unwritten)?;

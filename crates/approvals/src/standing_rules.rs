@@ -41,15 +41,15 @@ impl Approvals {
         id: &str,
         lasting: &StandingRuleRequest,
     ) -> Result<ActiveRule, DecideError> {
-        let (connection, asked) = match self.queue().get(id) {
-            Some(asked) => (asked.terms.call.caller.connection, asked.state.clone()),
+        let (connection, state) = match self.queue().get(id) {
+            Some(request) => (request.terms.call.caller.connection, request.state.clone()),
             None => return Err(DecideError::Unknown(id.to_owned())),
         };
-        if asked != RequestState::Pending {
-            return Err(DecideError::AlreadyDecided { id: id.to_owned(), state: asked.as_str() });
+        if state != RequestState::Pending {
+            return Err(DecideError::AlreadyDecided { id: id.to_owned(), state: state.as_str() });
         }
-        let kept = self.requests.get(id).ok_or_else(|| DecideError::Unknown(id.to_owned()))?;
-        let narrowest = kept.rule.clone().ok_or_else(|| {
+        let stored = self.requests.get(id).ok_or_else(|| DecideError::Unknown(id.to_owned()))?;
+        let narrowest = stored.rule.clone().ok_or_else(|| {
             DecideError::InvalidRule(
                 "it names several paths or commands: it can only be approved once".to_owned(),
             )
@@ -94,7 +94,7 @@ impl Approvals {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let (approvals, id) = (Arc::clone(self), id.to_owned());
         let revoking = tokio::spawn(async move {
-            let _turn = approvals.change_lock.lock().await;
+            let _guard = approvals.change_lock.lock().await;
             let revoked = approvals.queue().propose_revocation(&id, &by);
             match revoked {
                 Some(revoked) => approvals.record(revoked).await.map_err(DecideError::from),

@@ -219,7 +219,7 @@ impl Approvals {
     /// Records expired requests and rules. Readers call it lazily: expiry takes effect by time, recorded or
     /// not.
     pub async fn record_expired(&self) {
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let expired = self.queue().propose_expiries(self.now());
         for approval in expired {
             if let Err(error) = self.record(approval).await {
@@ -230,7 +230,7 @@ impl Approvals {
 
     /// Withdraws a request.
     pub async fn void(&self, id: &str, why: &str) {
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let proposed = self.queue().propose_void(id, why);
         if let Some(void) = proposed
             && let Err(error) = self.record(void).await
@@ -245,7 +245,7 @@ impl Approvals {
         id: &str,
         claim: ApprovalClaim<'_>,
     ) -> Result<Result<(), UnusableApproval>, LedgerError> {
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let proposed = self.queue().propose_use(id, claim, self.now());
         match proposed {
             Ok(used) => self.record(used).await.map(Ok),

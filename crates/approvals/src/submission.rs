@@ -115,7 +115,7 @@ impl Approvals {
     ) -> Result<(), SubmitError> {
         self.record_expired().await;
         let prepared = self.prepare(id, requested)?;
-        let _turn = self.change_lock.lock().await;
+        let _guard = self.change_lock.lock().await;
         let proposed = self.propose(id, requested, &prepared)?;
         // A request has at least two records: the request and its end.
         charge(2 * json!(proposed).to_string().len())?;
@@ -127,7 +127,7 @@ impl Approvals {
                 "Permission denied: Approval is required, but the request could not be stored: {error}"
             );
             let refusal = Refusal::new(&requested.call.tool, RefusalCode::ResourceExhausted, reason);
-            return Err(Box::new(refusal.with_detail("question_not_kept")).into());
+            return Err(Box::new(refusal.with_detail("request_not_stored")).into());
         }
         if let Err(error) = self.record(proposed).await {
             self.requests.remove(id);

@@ -212,7 +212,7 @@ fn request_timeout(call: &PipelineCall) -> Duration {
 fn charge_records(layer: &ToolExecutionLayer, call: &PipelineCall, bytes: usize) -> Result<(), Box<Refusal>> {
     layer.bookkeeping.charge(&call.header.caller, bytes).map_err(|throttled| {
         let reason =
-            "Permission denied: The records of this caller's questions exceed their budget in the ledger";
+            "Permission denied: The records of this caller's approval requests exceed their budget in the ledger";
         let refusal =
             Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("record_budget");
         let refusal = refusal.with_hint("nothing was run; try again later");
@@ -311,8 +311,8 @@ async fn compute_effect_for_request(
     question: ApprovalRequired,
 ) -> Result<(ApprovalRequired, CallEffect), Box<Refusal>> {
     let asked_by = question.approval_rules().first().cloned();
-    let looked = compute_effect(layer, call, tool, question, ApprovalRequired::permit).await;
-    looked.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
+    let computed = compute_effect(layer, call, tool, question, ApprovalRequired::permit).await;
+    computed.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
 }
 
 /// Computes the effect of a call on the blocking pool.

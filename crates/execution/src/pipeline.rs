@@ -90,9 +90,9 @@ pub(crate) async fn execute(
     let verdict = judge(call, &situation, opened).await;
     let approved = approve(layer, call, tool, verdict).await?;
     let reservation = reserve(layer, call, &approved.permit).await?;
-    let order = record_decision(layer, call, tool, approved, &reservation).await?;
-    let end = run::run(layer, call, tool, &order, reservation).await?;
-    Ok(recorder::record_outcome(layer, call, &order, end))
+    let recorded_permit = record_decision(layer, call, tool, approved, &reservation).await?;
+    let end = run::run(layer, call, tool, &recorded_permit, reservation).await?;
+    Ok(recorder::record_outcome(layer, call, &recorded_permit, end))
 }
 
 /// Runs the stages from check to judge, for `explain` and for arguments that the operator edited.
@@ -162,7 +162,7 @@ pub(crate) async fn validate(
     let valid = match schema_checked.without_validators() {
         Ok(valid) => valid,
         // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
-        Err(unasked) => Box::pin(run_validators(layer, call, unasked)).await?,
+        Err(with_validators) => Box::pin(run_validators(layer, call, with_validators)).await?,
     };
     let valid = valid.with_caller(&call.header.caller);
     secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
@@ -252,8 +252,9 @@ async fn open_on_pool(
             Err(Box::new(refusal.with_hint("nothing was run; see the daemon log for details")))
         }
         Err(_) => {
-            let reason =
-                format!("opening a path took longer than {limit:?}: a dead mount or a permission dialog?");
+            let reason = format!(
+                "opening a path took longer than {limit:?}; the cause may be a dead mount or an open permission dialog"
+            );
             let refusal = refuse(RefusalCode::ResourceExhausted, "path_unresponsive", reason);
             Err(Box::new(
                 refusal
@@ -362,9 +363,9 @@ async fn record_decision(
     // The caller's deadline does not apply here: a recorded decision needs a recorded outcome. A call whose
     // deadline has passed is not started.
     match layer.ledger.intend(decision, permit).await {
-        Ok(order) => {
+        Ok(recorded_permit) => {
             call.mark_decision_recorded();
-            Ok(Arc::new(order))
+            Ok(Arc::new(recorded_permit))
         }
         Err(error) => {
             uncount();

@@ -114,13 +114,13 @@ impl OpenedPath {
     }
 
     /// Like `replace`, but reads content of this digest from a stream and copies permissions and attributes
-    /// from `likeness`.
+    /// from `metadata_source`.
     pub(crate) fn replace_from_reader(
         &self,
         content: &mut dyn Read,
         sha256: &str,
         expected: &ContentPrecondition,
-        likeness: &MetadataSource<'_>,
+        metadata_source: &MetadataSource<'_>,
         saving: &ChangeRecorder,
     ) -> Result<WriteSummary, AccessError> {
         let place = self.write_location()?;
@@ -144,7 +144,7 @@ impl OpenedPath {
         let was = if original.is_some() { ExistingTarget::File } else { ExistingTarget::Absent };
         let pending = saving.before_write(place, was, sha256, &name)?;
         let temporary = TemporaryFile::create(place, name, original).map(|file| file.with_journal(&pending));
-        let temporary = temporary.and_then(|file| file.fill(content, original, likeness));
+        let temporary = temporary.and_then(|file| file.fill(content, original, metadata_source));
         let (temporary, bytes) =
             temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
         let written =

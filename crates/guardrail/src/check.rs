@@ -20,7 +20,7 @@ pub fn check(
 ) -> Result<ValidCall, Box<Refusal>> {
     check_schema(definition, schema, arguments)?
         .without_validators()
-        .map_err(|unseen| unseen.validators_unavailable())
+        .map_err(|with_validators| with_validators.validators_unavailable())
 }
 
 /// Checks arguments against the tool's schema without running its validators.

@@ -112,7 +112,7 @@ mod tests {
 
     /// Recovery must reach the same state from passages as from full records.
     #[test]
-    fn a_passage_tracks_the_same_state_as_its_record() {
+    fn call_summary_gives_the_same_state_as_its_record() {
         let calls: Vec<_> = (0..6).map(|_| samples::call("write_file")).collect();
         let ends =
             [OutcomeStatus::Done, OutcomeStatus::Failed, OutcomeStatus::Unknown, OutcomeStatus::NotStarted];
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_records_of_calls_parse_as_passages() {
+    fn only_records_of_calls_parse_as_summaries() {
         for entry in [samples::mode(Mode::Normal, Mode::Alert), samples::note("x")] {
             let text = serde_json::to_vec(&entry).unwrap();
             assert!(CallRecordSummary::parse(&text).is_none(), "{entry:?}");

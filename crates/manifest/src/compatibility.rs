@@ -74,7 +74,7 @@ fn convert_checks(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
             let format = check.get("format").and_then(YamlNode::text);
             let is_format = format.is_none_or(|format| CHECK_FORMATS.contains(&format));
             if !has_known || !is_format {
-                ignore(findings, FieldPosition::node(check, &field), "this check has no known form");
+                ignore(findings, FieldPosition::node(check, &field), "this kind of check is not supported");
             }
             has_known && is_format
         });

@@ -217,8 +217,8 @@ impl Sandbox {
         // Read-only runs do not count as concurrent writers.
         let place = (!confined.baseline.writable.is_empty()).then(|| self.active_runs.register());
         let launcher = pool.take().await?;
-        let noted = self.record_run(&confined, &launcher).map_err(SandboxError::JournalFailed)?;
-        Ok(RunHandle::new(confined, launcher, noted, place, self.leftovers.clone()))
+        let journal_entry = self.record_run(&confined, &launcher).map_err(SandboxError::JournalFailed)?;
+        Ok(RunHandle::new(confined, launcher, journal_entry, place, self.leftovers.clone()))
     }
 
     /// Ends every run and waits until the cleanup of each is finished, cancelled runs included.
@@ -245,7 +245,7 @@ impl Sandbox {
     /// Cleans up after runs of an earlier daemon that was killed, and logs the result. Must be called before
     /// any other run; blocks on the disk.
     pub fn clean_up_unfinished_runs(&self) -> std::io::Result<()> {
-        for (noted, run) in self.journal.get().map_or(Ok(Vec::new()), RunJournal::unfinished)? {
+        for (journal_entry, run) in self.journal.get().map_or(Ok(Vec::new()), RunJournal::unfinished)? {
             if let Some(run) = run {
                 backend::wait_for_launcher(run.launcher, END_TIMEOUT);
                 // It is unknown which runs were concurrent.
@@ -266,7 +266,7 @@ impl Sandbox {
                     Err(error) => tracing::warn!(%error, "cleanup of a run from before a crash"),
                 }
             }
-            noted.remove();
+            journal_entry.remove();
         }
         Ok(())
     }
@@ -302,6 +302,6 @@ impl Sandbox {
 /// Rescans the granted folders of a command after a path had moved before the sandbox was built.
 async fn rescan(underway: RunHandle) -> Result<ConfinedCommand, SandboxError> {
     let confined = underway.abandon_unstarted().await.ok_or(SandboxError::LauncherLost)?;
-    let looked = run_cancellable(move |awaited| confined.rescan(awaited)).await;
-    looked.unwrap_or(Err(SandboxError::LauncherLost))
+    let rescanned = run_cancellable(move |awaited| confined.rescan(awaited)).await;
+    rescanned.unwrap_or(Err(SandboxError::LauncherLost))
 }

@@ -165,7 +165,7 @@ pub(crate) struct WaitArgs {
 
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// Do not start a daemon: fail if none runs, and wait for one that restarts.
+    /// Do not start a daemon: fail if none runs at the start. If the daemon restarts later, wait for it.
     #[arg(long)]
     pub(crate) no_start: bool,
 }

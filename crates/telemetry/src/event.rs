@@ -139,7 +139,7 @@ pub enum TelemetryEvent<'a> {
         /// Reason of the refusal.
         reason: &'a str,
     },
-    /// The operator has a call checked against its tool's schema alone, without the curated map.
+    /// The operator skipped the curated map for a call; only the tool's schema was checked.
     GuardrailSkipped {
         /// Call of the event.
         call: CallContext<'a>,
@@ -186,7 +186,7 @@ pub enum TelemetryEvent<'a> {
         /// Sensor readings, if a sensor caused the change.
         sensors: Option<&'a Value>,
     },
-    /// The ledger has reached its size limit.
+    /// The size limit of the ledger removed young records, or reads are refused because the limit is near.
     LedgerPressure {
         /// Segments with records younger than the minimum age that were removed.
         removed_segments: u64,

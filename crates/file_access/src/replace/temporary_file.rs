@@ -71,11 +71,11 @@ impl<'a> TemporaryFile<'a> {
         mut self,
         content: &mut dyn Read,
         original: Option<&OwnedFd>,
-        likeness: &MetadataSource<'_>,
+        metadata_source: &MetadataSource<'_>,
     ) -> io::Result<(Self, u64)> {
         let bytes = io::copy(content, &mut self.file)?;
         if let Some(original) = original {
-            self.copy_metadata(original, likeness)?;
+            self.copy_metadata(original, metadata_source)?;
         }
         platform::sync_file(&self.file)?;
         Ok((self, bytes))
@@ -83,26 +83,26 @@ impl<'a> TemporaryFile<'a> {
 
     /// Copies owner, permissions and attributes of a file. Never grants more than that file did: setuid,
     /// setgid and sticky bits are dropped.
-    fn copy_metadata(&self, original: &OwnedFd, likeness: &MetadataSource<'_>) -> Result<(), Errno> {
+    fn copy_metadata(&self, original: &OwnedFd, metadata_source: &MetadataSource<'_>) -> Result<(), Errno> {
         let (old, new) = (rustix::fs::fstat(original)?, rustix::fs::fstat(&self.file)?);
         let owner = (old.st_uid != new.st_uid).then(|| Uid::from_raw(old.st_uid));
         let group = (old.st_gid != new.st_gid).then(|| Gid::from_raw(old.st_gid));
         let owned = rustix::fs::fchown(&self.file, owner, group);
         let same_group = owned.or_else(|_| rustix::fs::fchown(&self.file, None, group)).is_ok();
-        let (model, mode) = match likeness {
+        let (model, mode) = match metadata_source {
             MetadataSource::Original => (original, old.st_mode),
             MetadataSource::Saved { attributes, mode } => {
                 (*attributes, RawMode::try_from(*mode).unwrap_or_default())
             }
         };
-        let kept = match platform::reopen_for_reading(model) {
+        let attribute_copy = match platform::reopen_for_reading(model) {
             Ok(readable) => platform::copy_attributes(&readable, &self.file),
             Err(_) => AttributeCopy::WithoutAcl,
         };
         let bits = Mode::from_raw_mode(mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
         // The mode comes last: until then the file is private, and writable by us, which the attributes need.
-        let is_same_crowd = same_group && kept == AttributeCopy::Complete;
-        rustix::fs::fchmod(&self.file, if is_same_crowd { bits } else { restrict_group(bits) })
+        let has_same_readers = same_group && attribute_copy == AttributeCopy::Complete;
+        rustix::fs::fchmod(&self.file, if has_same_readers { bits } else { restrict_group(bits) })
     }
 
     /// Sets the journal that is notified if the temporary file cannot be removed.

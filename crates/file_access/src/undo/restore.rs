@@ -207,9 +207,9 @@ fn restore_content(
     };
     let content = crate::read::FileReader::new(kept.try_clone().map_err(failed)?);
     let kept = OwnedFd::from(kept);
-    let likeness = MetadataSource::Saved { attributes: &kept, mode };
+    let metadata_source = MetadataSource::Saved { attributes: &kept, mode };
     let expected = ContentPrecondition::Content { sha256: left.to_owned() };
-    target.replace_from_reader(&mut { content }, sha256, &expected, &likeness, by).map(|_| ())
+    target.replace_from_reader(&mut { content }, sha256, &expected, &metadata_source, by).map(|_| ())
 }
 
 fn rename_into_place(from: &OwnedFd, name: &OsStr, place: &EntryLocation) -> Result<(), Errno> {

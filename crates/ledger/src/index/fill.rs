@@ -67,7 +67,11 @@ fn open_or_rebuild(folder: &Path) -> Option<IndexFiller> {
         handle_fill_error(folder, &error);
         IndexFiller::open(folder)
     });
-    opened.inspect_err(|error| tracing::warn!(%error, "no index: questions read the segments")).ok()
+    opened
+        .inspect_err(
+            |error| tracing::warn!(%error, "the ledger index cannot be opened: queries read the segments"),
+        )
+        .ok()
 }
 
 /// Discards an index that does not match the segments. After a transient error, such as a full disk, filling

@@ -143,7 +143,7 @@ fn convert_variables(section: &mut YamlNode, findings: &mut DiagnosticCollector<
 }
 
 fn report_value(value: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
-    let message = "a manifest gives no value to a variable; this one is ignored";
+    let message = "a manifest cannot set the value of a variable; the value is ignored";
     let at = FieldPosition::node(value, "tool.mcp_specific.environment_variables");
     let fix = "remove it; the operator supplies the value through `keys` in sinew.yaml";
     findings.add(DiagnosticCode::IgnoredField, at, message, fix);

@@ -1,5 +1,5 @@
-//! File system view of a confined program: names outside of what is granted do not exist, everything is
-//! read-only, granted folders are writable, scratch space is private, and hidden paths are covered.
+//! File system view of a confined program: names outside of what is granted do not exist, everything else is
+//! read-only unless it is granted for writing, scratch space is private, and hidden paths are covered.
 
 use std::ffi::CString;
 use std::io;
@@ -80,7 +80,7 @@ fn hide_outside(spec: &RunSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupFailure>
     let is_covered = |path: &Path| folders.iter().any(|folder| path.starts_with(folder));
     let is_granted =
         |path: &Path| spec.writable.iter().chain(&spec.readable).any(|granted| path.starts_with(granted));
-    // The program is there under its path, because the interpreter of a script opens it by name.
+    // The program must exist under its own path, because the interpreter of a script opens it by name.
     let program = Some(spec.program.as_path()).filter(|path| !is_granted(path));
     let system = SYSTEM_FOLDERS.iter().map(Path::new).filter(|path| path.is_dir());
     let mut retained = Vec::new();
@@ -112,13 +112,13 @@ fn clone_granted(spec: &RunSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupFailure
         | layers::if_enabled(SandboxLayer::NoDeviceFiles, NO_DEVICES);
     let mut wanted: Vec<_> = writable.chain(readable).collect();
     wanted.sort_by_key(|(path, _)| path.components().count());
-    let mut taken = Vec::new();
+    let mut clones = Vec::new();
     for (path, flags) in wanted {
         let tree = clone_mount(&open(path)?, path)?;
         with_path(path, raw_syscalls::set_mount_flags(&tree, MountScope::Recursive, flags | always))?;
-        taken.push((path.clone(), tree));
+        clones.push((path.clone(), tree));
     }
-    Ok(taken)
+    Ok(clones)
 }
 
 /// Opens a path without following symbolic links: one could have been created since the path was checked.
@@ -235,7 +235,7 @@ pub(crate) fn mount_proc() -> Result<(), SetupFailure> {
 const MAX_TERMINALS: u32 = 32;
 const DEVPTS_DIR: &str = "/dev/pts";
 
-/// States if a run has its own terminals.
+/// Access of a run to terminals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TerminalAccess {
     Own,

@@ -48,10 +48,10 @@ pub(crate) struct ApproveArgs {
     /// Approval ids in full: a prefix could match another request.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// Also permit similar calls without asking, for `session` (this connection) or a time such as `10m`.
+    /// Also permit similar calls without asking, for `session` (the caller's connection) or a time such as `10m`.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_grant_duration)]
     pub(crate) span: Option<GrantDuration>,
-    /// Widen the grant beyond this path or command: `path=/home/me/project/**`, or `command=ls` for a
+    /// Widen the grant beyond the call's path or command: `path=/home/me/project/**`, or `command=ls` for a
     /// read-only program.
     #[arg(long, value_name = "ARGUMENT=PATTERN", requires = "span")]
     pub(crate) pattern: Vec<String>,

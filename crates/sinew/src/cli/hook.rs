@@ -13,7 +13,7 @@ pub(crate) enum HookCommand {
     /// output.
     PreToolUse {
         /// Behaviour if the call cannot be judged.
-        #[arg(long, value_enum, default_value_t = FailMode::Closed, value_name = "HOW")]
+        #[arg(long, value_enum, default_value_t = FailMode::Closed, value_name = "BEHAVIOUR")]
         fail: FailMode,
         #[command(flatten)]
         args: HookArgs,

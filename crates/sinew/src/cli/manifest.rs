@@ -27,11 +27,11 @@ pub(crate) enum ManifestCommand {
         output: JsonArgs,
     },
     /// Start an MCP server in the sandbox, list its tools, and write a manifest with their schemas, pinned. The
-    /// server can read the workspaces; it has no network unless you say so.
+    /// server can read the workspaces; it has no network access without `--network`.
     Import {
         /// Id of the manifest, in kebab-case.
         name: String,
-        /// Give the server the network for this step.
+        /// Allow network access during the import.
         #[arg(long)]
         network: bool,
         /// Declare that all its tools only read. The sandbox enforces it.

@@ -42,7 +42,7 @@ pub(crate) enum PolicyCommand {
         /// Folder with the files of the other policy.
         #[arg(long, value_name = "DIR")]
         against: PathBuf,
-        /// Only calls since: `7d`, `12h`, or a time.
+        /// Earliest time of the calls: `7d` or `12h` ago, or a time such as 2026-01-31T12:00:00Z.
         #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
         since: Timestamp,
         #[command(flatten)]

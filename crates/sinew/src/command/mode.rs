@@ -56,12 +56,12 @@ fn history(limit: usize, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let mut table = render::plain_table();
     for record in &found {
         if let LedgerEntry::Mode(ModeChange { from, to, reason, by, .. }) = &record.entry {
-            let way =
+            let transition =
                 format!("{} → {}", render::format_mode(from.as_str()), render::format_mode(to.as_str()));
             let by = by.as_deref().map(escape_invisible_line).unwrap_or_default();
             table.add_row([
                 record.time.strftime("%F %T").to_string(),
-                way,
+                transition,
                 by,
                 escape_invisible_line(reason),
             ]);
