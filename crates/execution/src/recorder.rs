@@ -22,7 +22,7 @@ pub(crate) use export::export;
 pub use lifecycle::StartConfiguration;
 pub(crate) use lifecycle::{record_start, record_stop};
 pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
-pub(crate) use refusals::{ledger_unavailable, record_refusal};
+pub(crate) use refusals::{ledger_unavailable, record_malformed, record_refusal};
 pub(crate) use repeats::record_repeat;
 
 /// Ledger entry of the decision that permits a call.

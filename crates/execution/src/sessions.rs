@@ -30,18 +30,17 @@ const REPORTED_COST_TOOL: &str = "sinew/session.spend";
 /// Method that opens sessions, in records of rate limits.
 const OPEN: &str = "sinew/session.open";
 
-/// Reports that a call stands for a message that is no call.
-pub(crate) fn is_malformed(call: &PipelineCall) -> bool {
-    call.tool_name.as_str() == MALFORMED_TOOL
-}
-
 /// Admits a call of a worker and counts it against the hop budget. A call that runs through the pipeline
 /// again was counted before.
 pub(crate) fn admit(sessions: &SessionTable, call: &PipelineCall) -> Result<(), Box<Refusal>> {
-    if call.header.caller.session.is_none() || call.worker_session.get().is_some() {
+    if call.header.caller.session.is_none() {
         return Ok(());
     }
-    let session = spend_hop(sessions, call)?;
+    // A reload between two passes can give the name to another tool, so the allowlist is checked each time.
+    let session = match call.worker_session.get() {
+        Some(session) => Arc::clone(session),
+        None => spend_hop(sessions, call)?,
+    };
     if session.allows(&call.tool_name, &call.snapshot.registry) {
         return Ok(());
     }
@@ -190,7 +189,7 @@ impl ToolExecutionLayer {
             Some(Err(refusal)) => *refusal,
             None | Some(Ok(_)) => malformed_refusal(code, reason),
         };
-        let mut result = recorder::record_refusal(self, &call, refusal);
+        let mut result = recorder::record_malformed(self, &call, refusal);
         add_session_report(&call, &mut result);
         recorder::export(call, &result);
         result

@@ -85,9 +85,12 @@ impl HttpGateway {
             return Ok(first);
         }
         tokio::time::sleep(RETRY_PAUSE).await;
-        // The first response is still the answer if the second attempt gets none.
-        let second = self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await;
-        Ok(second.unwrap_or(first))
+        match self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await {
+            // The name may resolve to another address by now; its refusal must not look like a response.
+            Err(error @ OutboundError::Denied(_)) => Err(error),
+            // The first response is still the answer if the second attempt gets none.
+            second => Ok(second.unwrap_or(first)),
+        }
     }
 
     /// Sends a request to a service that the settings name. Redirects are not followed, so that keys are sent

@@ -12,13 +12,32 @@ use super::{metadata, redacted, stages, subject};
 use crate::bookkeeping::{Form, Kind, size_of};
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
-use crate::sessions;
 
 /// Records a refusal and returns the result of the call.
 pub(crate) fn record_refusal(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
+    refusal: Refusal,
+) -> ToolResult {
+    let kind = Kind::Refusal(refusal.code);
+    record_as(layer, call, refusal, kind)
+}
+
+/// Like `record_refusal`, for a message that is not a call. The kind is not derived from the name of the tool,
+/// which the caller chooses.
+pub(crate) fn record_malformed(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    refusal: Refusal,
+) -> ToolResult {
+    record_as(layer, call, refusal, Kind::Malformed)
+}
+
+fn record_as(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
     mut refusal: Refusal,
+    kind: Kind,
 ) -> ToolResult {
     refusal.trace_id = Some(call.header.trace.trace_id.to_string());
     let entry = LedgerEntry::Refusal(RecordedRefusal {
@@ -32,7 +51,6 @@ pub(crate) fn record_refusal(
         latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         facts: facts(call),
     });
-    let kind = if sessions::is_malformed(call) { Kind::Malformed } else { Kind::Refusal(refusal.code) };
     let form = layer.bookkeeping.form(&call.header.caller, kind, size_of(&entry));
     let written = match form {
         Form::Full => layer.ledger.append(&entry).map(|_| true),

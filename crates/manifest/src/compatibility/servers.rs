@@ -58,10 +58,20 @@ fn convert_programs(section: &mut YamlNode, name: &str, findings: &mut Diagnosti
     });
     if let Some(verification) = verification {
         remove(section, "verification");
-        if section.get("install_check").is_none() && name == "cli_specific" {
+        if section.get("install_check").is_none()
+            && name == "cli_specific"
+            && only_asks_for_version(&verification)
+        {
             put(section, "install_check", verification);
         }
     }
+}
+
+/// Returns true for a command that only prints a version or help. The check runs before the first call, where
+/// no command rule judges it, so a manifest cannot make it run anything else.
+fn only_asks_for_version(verification: &YamlNode) -> bool {
+    let words: Vec<&str> = verification.text().unwrap_or_default().split_whitespace().collect();
+    matches!(words.as_slice(), [_, "--version" | "-version" | "version" | "-V" | "-v" | "--help" | "help"])
 }
 
 fn program_name(node: &YamlNode) -> Option<String> {

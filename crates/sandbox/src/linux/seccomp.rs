@@ -48,7 +48,7 @@ const FAIL: u32 = 0x0005_0000;
 #[cfg(target_arch = "x86_64")]
 const NATIVE_ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
-const OURS: u32 = 0xc000_00b7;
+const NATIVE_ARCHITECTURE: u32 = 0xc000_00b7;
 /// First number of the x32 ABI, which shares everything with x86-64 except the numbers.
 const X32_FIRST_NUMBER: u32 = 0x4000_0000;
 

@@ -138,24 +138,82 @@ fn command_text(options: &ImportOptions<'_>, name: &str, tool: &Value) -> String
         "    - name: {}\n      description: {}\n{category}      input_schema: {}\n",
         json!(name),
         json!(description),
-        plain_schema(schema, 0)
+        plain_schema(schema, SchemaPosition::Root)
     )
 }
 
-/// Removes what Sinew gives a meaning of its own, a `format` below the arguments, where governance does not look;
-/// and null, which manifests do not have.
-fn plain_schema(schema: Value, depth: usize) -> Value {
+/// Position in the schema of a tool's arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SchemaPosition {
+    Root,
+    /// Among the names of the arguments.
+    Names,
+    Argument,
+    /// Items of an argument that is a list.
+    Items,
+    Below,
+}
+
+impl SchemaPosition {
+    fn child(self, key: &str) -> SchemaPosition {
+        match (self, key) {
+            (SchemaPosition::Root, "properties") => SchemaPosition::Names,
+            (SchemaPosition::Names, _) => SchemaPosition::Argument,
+            (SchemaPosition::Argument, "items") => SchemaPosition::Items,
+            _ => SchemaPosition::Below,
+        }
+    }
+
+    /// Returns true if a member stays. Governance judges a `format` of an argument and of its items; elsewhere it
+    /// has no effect. Keywords of Sinew are the operator's, not the server's.
+    fn keeps(self, key: &str) -> bool {
+        match self {
+            SchemaPosition::Names => true,
+            SchemaPosition::Argument | SchemaPosition::Items => !key.starts_with("x-sinew-"),
+            SchemaPosition::Root | SchemaPosition::Below => {
+                key != "$schema" && key != "format" && !key.starts_with("x-sinew-")
+            }
+        }
+    }
+}
+
+/// Removes what Sinew gives a meaning of its own, and null, which manifests do not have.
+fn plain_schema(schema: Value, at: SchemaPosition) -> Value {
     match schema {
         Value::Object(members) => {
-            // An argument's own format is at depth 2: `properties`, then its name.
-            let is_kept = |key: &str| !(key == "$schema" || (key == "format" && depth != 2));
-            let members = members.into_iter().filter(|(key, value)| is_kept(key) && !value.is_null());
-            Value::Object(members.map(|(key, value)| (key, plain_schema(value, depth + 1))).collect())
+            let members = members.into_iter().filter(|(key, value)| at.keeps(key) && !value.is_null());
+            let members = members.map(|(key, value)| {
+                let below = at.child(&key);
+                (key, plain_schema(value, below))
+            });
+            Value::Object(members.collect())
         }
         Value::Array(items) => {
             let items = items.into_iter().filter(|item| !item.is_null());
-            items.map(|item| plain_schema(item, depth + 1)).collect()
+            items.map(|item| plain_schema(item, SchemaPosition::Below)).collect()
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn import_keeps_formats_that_governance_judges_and_no_own_keyword() {
+        let stated = json!({"$schema": "x", "format": "y", "properties": {
+            "urls": {"type": "array", "items": {"type": "string", "format": "uri"}},
+            "format": {"type": "string"},
+            "deep": {"type": "object", "properties": {"at": {"format": "uri"}}},
+            "argv": {"format": "command", "x-sinew-command-prefix": ["git", "status"], "default": null},
+        }});
+        let expected = json!({"properties": {
+            "urls": {"type": "array", "items": {"type": "string", "format": "uri"}},
+            "format": {"type": "string"},
+            "deep": {"type": "object", "properties": {"at": {}}},
+            "argv": {"format": "command"},
+        }});
+        assert_eq!(plain_schema(stated, SchemaPosition::Root), expected);
     }
 }
