@@ -306,10 +306,10 @@ async fn reserve(
     call: &PipelineCall,
     permit: &Permit,
 ) -> Result<RunReservation, PipelineHalt> {
+    let _timing = call.span.stage(Stage::Reserve);
     let slot = match layer.limits.try_acquire_slot(call) {
         Some(slot) => Some(slot),
         None => {
-            let _timing = call.span.stage(Stage::Reserve);
             layer.active_calls.set_state(&call.tracker, CallState::Queued);
             sessions::cancel_if_closed(call);
             call.within_deadline(Box::pin(wait_for_slot(layer, call))).await??
