@@ -138,13 +138,13 @@ fn command_text(options: &ImportOptions<'_>, name: &str, tool: &Value) -> String
         "    - name: {}\n      description: {}\n{category}      input_schema: {}\n",
         json!(name),
         json!(description),
-        plain_schema(schema, SchemaPosition::Root)
+        plain_schema(schema, ImportPosition::Root)
     )
 }
 
 /// Position in the schema of a tool's arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SchemaPosition {
+enum ImportPosition {
     Root,
     /// Among the names of the arguments.
     Names,
@@ -154,13 +154,13 @@ enum SchemaPosition {
     Below,
 }
 
-impl SchemaPosition {
-    fn child(self, key: &str) -> SchemaPosition {
+impl ImportPosition {
+    fn child(self, key: &str) -> ImportPosition {
         match (self, key) {
-            (SchemaPosition::Root, "properties") => SchemaPosition::Names,
-            (SchemaPosition::Names, _) => SchemaPosition::Argument,
-            (SchemaPosition::Argument, "items") => SchemaPosition::Items,
-            _ => SchemaPosition::Below,
+            (ImportPosition::Root, "properties") => ImportPosition::Names,
+            (ImportPosition::Names, _) => ImportPosition::Argument,
+            (ImportPosition::Argument, "items") => ImportPosition::Items,
+            _ => ImportPosition::Below,
         }
     }
 
@@ -168,9 +168,9 @@ impl SchemaPosition {
     /// has no effect. Keywords of Sinew are the operator's, not the server's.
     fn keeps(self, key: &str) -> bool {
         match self {
-            SchemaPosition::Names => true,
-            SchemaPosition::Argument | SchemaPosition::Items => !key.starts_with("x-sinew-"),
-            SchemaPosition::Root | SchemaPosition::Below => {
+            ImportPosition::Names => true,
+            ImportPosition::Argument | ImportPosition::Items => !key.starts_with("x-sinew-"),
+            ImportPosition::Root | ImportPosition::Below => {
                 key != "$schema" && key != "format" && !key.starts_with("x-sinew-")
             }
         }
@@ -178,7 +178,7 @@ impl SchemaPosition {
 }
 
 /// Removes what Sinew gives a meaning of its own, and null, which manifests do not have.
-fn plain_schema(schema: Value, at: SchemaPosition) -> Value {
+fn plain_schema(schema: Value, at: ImportPosition) -> Value {
     match schema {
         Value::Object(members) => {
             let members = members.into_iter().filter(|(key, value)| at.keeps(key) && !value.is_null());
@@ -190,7 +190,7 @@ fn plain_schema(schema: Value, at: SchemaPosition) -> Value {
         }
         Value::Array(items) => {
             let items = items.into_iter().filter(|item| !item.is_null());
-            items.map(|item| plain_schema(item, SchemaPosition::Below)).collect()
+            items.map(|item| plain_schema(item, ImportPosition::Below)).collect()
         }
         other => other,
     }
@@ -214,6 +214,6 @@ mod tests {
             "deep": {"type": "object", "properties": {"at": {}}},
             "argv": {"format": "command"},
         }});
-        assert_eq!(plain_schema(stated, SchemaPosition::Root), expected);
+        assert_eq!(plain_schema(stated, ImportPosition::Root), expected);
     }
 }
