@@ -72,7 +72,7 @@ impl LedgerReader {
     }
 
     /// Returns a page of matching records, oldest first, of about `most_bytes` and at least one record. A
-    /// page that continues another starts after its last record ([`Filter::after_seq`]) and has no heading.
+    /// page that continues another starts after its last record ([`RecordFilter::after_seq`]) and has no heading.
     pub fn export_page(
         &self,
         filter: &RecordFilter,

@@ -135,7 +135,7 @@ impl Ledger {
     ///
     /// When this returns, the decision on a read-only call is written to the kernel, and the decision on a
     /// call that changes something is on disk. On an error the value is dropped, so that the call cannot run.
-    /// With [`WhenUnavailable::AllowReads`] the decision on a read-only call may stay in memory while the
+    /// With [`UnavailablePolicy::AllowReads`] the decision on a read-only call may stay in memory while the
     /// ledger is unavailable.
     pub async fn intend<T>(&self, decision: RecordedDecision, value: T) -> Result<Intent<T>, LedgerError> {
         self.check_read_limit(&decision)?;

@@ -13,7 +13,7 @@ pub(crate) const MAX_ENTRY_BYTES: usize = 128 * 1024;
 /// Limits per round: characters of a text, members of a list or object, and nesting levels.
 const SHRINK_ROUNDS: [(usize, usize, usize); 4] = [(4096, 128, 12), (1024, 32, 8), (256, 12, 5), (64, 12, 3)];
 
-/// Shortens an entry to at most [`LONGEST`] bytes.
+/// Shortens an entry to at most [`MAX_ENTRY_BYTES`] bytes.
 pub(crate) fn shrink(entry: &[u8], key: &LedgerKey) -> Result<Value, LedgerError> {
     let encode = |error: serde_json::Error| LedgerError::Encode(error.to_string());
     let whole: Value = serde_json::from_slice(entry).map_err(encode)?;
