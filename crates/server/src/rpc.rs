@@ -96,7 +96,7 @@ pub(crate) fn parse_message(text: &str) -> Result<RpcMessage, Box<InvalidMessage
 
 fn read_object(text: &str) -> Result<Map<String, Value>, RpcError> {
     // Each value takes at least one byte, so a shorter text cannot exceed the limit.
-    if text.len() > MAX_VALUES && count_values(text) > MAX_VALUES {
+    if text.len() > MAX_VALUES && strict_json::count_values(text.as_bytes()) > MAX_VALUES {
         return Err(RpcError::too_many_values(MAX_VALUES));
     }
     match strict_json::parse(text) {
@@ -105,21 +105,6 @@ fn read_object(text: &str) -> Result<Map<String, Value>, RpcError> {
         Ok(_) => Err(RpcError::invalid_request("a message must be a JSON object")),
         Err(error) => Err(RpcError::parse(&error)),
     }
-}
-
-/// Returns an upper bound of the number of values in a JSON text; an arbitrary number for any other text.
-fn count_values(text: &str) -> usize {
-    let (mut count, mut in_string, mut escaped) = (1, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' | b',' if !in_string => count += 1,
-            _ => {}
-        }
-    }
-    count
 }
 
 fn read_fields(id: Option<&RequestId>, mut fields: Map<String, Value>) -> Result<(String, Params), RpcError> {
@@ -323,10 +308,14 @@ mod tests {
             r#"[{"a":1},{"b":[{}]},null,true]"#,
         ] {
             let value: Value = serde_json::from_str(text).unwrap();
-            let (counted, exact) = (count_values(text), exact_values(&value));
+            let (counted, exact) = (strict_json::count_values(text.as_bytes()), exact_values(&value));
             assert!((exact..=2 * exact).contains(&counted), "{text}: {counted} for {exact}");
         }
-        assert_eq!(count_values(&format!("\"{}\"", ",[{".repeat(1000))), 1, "text is not structure");
+        assert_eq!(
+            strict_json::count_values(format!("\"{}\"", ",[{".repeat(1000)).as_bytes()),
+            1,
+            "text is not structure"
+        );
     }
 
     #[test]
