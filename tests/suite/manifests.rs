@@ -4,6 +4,7 @@
 mod answers;
 mod check;
 mod excess;
+mod guidance;
 mod kept;
 mod keys;
 mod mcp;

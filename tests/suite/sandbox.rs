@@ -6,6 +6,7 @@ mod cancel;
 mod cases;
 mod input;
 mod left_behind;
+mod lost_connection;
 mod moved;
 mod ordinary;
 mod outputs;

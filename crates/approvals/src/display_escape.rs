@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use tool::is_invisible;
+use tool::text::is_invisible;
 
 /// Indentation up to this width is kept. Real code is not indented deeper, and a longer run pushes text off
 /// the screen.

@@ -13,7 +13,8 @@ use ledger::{CallHeader, Ledger};
 use registry::{CallPreview, ExecutionSite, FileChange, Tool};
 use serde_json::{Value, json};
 use telemetry::redact;
-use tool::{Arguments, Failure, FailureKind, Mode, PathAccess, Refusal, RefusalCode, RuleRef, canonical};
+use tool::definition::PathAccess;
+use tool::{Arguments, Failure, FailureKind, Mode, Refusal, RefusalCode, RuleRef, canonical};
 
 use crate::request::{ApprovalFact, ApprovalRequest, FileDiff};
 use crate::rule::CallProfile;

@@ -142,7 +142,7 @@ fn check(hash: &Mutex<PinHash>, tries: &PinAttempts, given: Option<String>) -> R
 
 /// Invisible characters and spaces do not count: an attacker guesses accidentally pasted text first.
 fn is_valid_pin(new: &str) -> bool {
-    let visible = new.chars().filter(|c| *c != ' ' && !tool::is_invisible(*c)).count();
+    let visible = new.chars().filter(|c| *c != ' ' && !tool::text::is_invisible(*c)).count();
     visible >= MIN_CHARACTERS && new.chars().count() <= MAX_CHARACTERS
 }
 
@@ -160,7 +160,7 @@ fn write(file: &Path, new: Option<String>) -> io::Result<Option<String>> {
             _ => Ok(None),
         };
     };
-    let salt = SaltString::encode_b64(tool::fresh_session_id().as_bytes());
+    let salt = SaltString::encode_b64(tool::result::fresh_session_id().as_bytes());
     let salt = salt.map_err(|error| io::Error::other(error.to_string()))?;
     let costs = Params::new(ARGON2_MEMORY_KIB, ARGON2_PASSES, 1, None)
         .map_err(|error| io::Error::other(error.to_string()))?;

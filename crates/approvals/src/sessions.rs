@@ -17,10 +17,9 @@ use ledger::{Ledger, LedgerEntry, LedgerError};
 use registry::ToolRegistry;
 use serde_json::{Map, Value, json};
 use telemetry::redact;
-use tool::{
-    Caller, CostCapReport, MAX_QUOTED_CHARS, Refusal, RefusalCode, SessionReport, UntrustedMarkers,
-    fresh_session_id, shorten,
-};
+use tool::result::{CostCapReport, SessionReport, UntrustedMarkers, fresh_session_id};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Caller, Refusal, RefusalCode};
 
 pub use budget::BudgetExhausted;
 pub use status::SessionStatus;

@@ -7,7 +7,8 @@ use knowledge::{KnowledgeFunction, WorkerPool};
 use registry::{CallPreview, ExecutionSite};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tool::{Arguments, Failure, FailureKind, SESSION_ARGUMENT};
+use tool::definition::SESSION_ARGUMENT;
+use tool::{Arguments, Failure, FailureKind};
 
 use crate::bounded_json;
 

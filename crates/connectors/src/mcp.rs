@@ -32,7 +32,8 @@ use manifest::{ManifestCommandSpec as ToolCommand, OutputForm};
 use registry::{CacheScope, CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
 use sandbox::{FolderAccess, SandboxCommand};
 use serde_json::Value;
-use tool::{Failure, FailureKind, SandboxTier, ToolOutput};
+use tool::result::SandboxTier;
+use tool::{Failure, FailureKind, ToolOutput};
 
 pub(crate) use health_check::ServerHealthCheck;
 pub use pin_store::{PinSealer, PinStore, PinVersion};
@@ -144,7 +145,7 @@ impl McpTool {
 /// Converts an error that the tool of a server reported (`isError: true`) into a failure.
 fn tool_error(value: Value, tier: SandboxTier) -> Failure {
     let text = value.get("text").and_then(Value::as_str).unwrap_or_default();
-    let text = tool::escape_invisible_line(&tool::shorten(text, MAX_ERROR_CHARS));
+    let text = tool::text::escape_invisible_line(&tool::text::shorten(text, MAX_ERROR_CHARS));
     let message = format!("the server's tool reported an error: {text}");
     let failure = Failure::new(FailureKind::Crashed, message).with_hint("the message comes from the server");
     Failure { output: Some(value), sandbox: tier, ..failure }

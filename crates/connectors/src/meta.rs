@@ -72,7 +72,7 @@ impl MetaTool {
         if !self.may_call(&step.tool) {
             let why = format!(
                 "`{}` is not among its aggregates",
-                tool::shorten(&step.tool, tool::MAX_QUOTED_CHARS)
+                tool::text::shorten(&step.tool, tool::text::MAX_QUOTED_CHARS)
             );
             return Err(invalid_plan(&why));
         }

@@ -64,7 +64,7 @@ impl CallPlan {
             let error = error.to_string();
             format!(
                 "it is not a plan: {}",
-                tool::escape_invisible_line(&tool::shorten(&error, MAX_STEP_ID_BYTES))
+                tool::text::escape_invisible_line(&tool::text::shorten(&error, MAX_STEP_ID_BYTES))
             )
         })?;
         plan.validate()
@@ -76,8 +76,9 @@ impl CallPlan {
         }
         let mut seen = std::collections::HashSet::new();
         for PlanStep { id, .. } in &self.steps {
-            let shown = || tool::escape_invisible_line(&tool::shorten(id, tool::MAX_QUOTED_CHARS));
-            if id.is_empty() || id.len() > MAX_STEP_ID_BYTES || tool::escape_invisible_line(id) != *id {
+            let shown =
+                || tool::text::escape_invisible_line(&tool::text::shorten(id, tool::text::MAX_QUOTED_CHARS));
+            if id.is_empty() || id.len() > MAX_STEP_ID_BYTES || tool::text::escape_invisible_line(id) != *id {
                 return Err(format!(
                     "`{}` is not a valid step id: use up to {MAX_STEP_ID_BYTES} printable characters",
                     shown()
@@ -202,7 +203,7 @@ impl<'g> ReferenceResolver<'g> {
 /// match wins.
 fn resolve_path<'g>(path: &str, given: &'g StepResults) -> Result<&'g Value, String> {
     let missing = || {
-        let path = tool::escape_invisible_line(&tool::shorten(path, 128));
+        let path = tool::text::escape_invisible_line(&tool::text::shorten(path, 128));
         format!("`{path}` refers to no result of an earlier step")
     };
     let of = given.iter().filter_map(|(id, one)| {

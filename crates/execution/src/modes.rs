@@ -8,7 +8,7 @@ mod transition;
 mod watch;
 
 pub(crate) use mode_cell::ModeCell;
-pub use mode_cell::{ModeChangeResult, ModeError};
+pub use mode_cell::{ModeCause, ModeChangeResult, ModeError};
 pub(crate) use recovery::{is_intact, recovered_mode, restore_mode};
 pub(crate) use transition::UnrecordedModeChanges;
 pub(crate) use watch::ModeWatch;

@@ -14,7 +14,8 @@ use ledger::{RecordedDecision, RecordedEffect};
 use registry::RecordedPermit;
 use serde_json::Value;
 use telemetry::{CallContext, SpanNote, StageTiming, TelemetryEvent, emit, redact};
-use tool::{Category, ResultMetadata, ToolDefinition};
+use tool::result::ResultMetadata;
+use tool::{Category, ToolDefinition};
 
 use crate::call::{CuratedMapCheck, PipelineCall};
 

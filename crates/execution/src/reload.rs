@@ -11,7 +11,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 use ledger::LedgerEntry;
 use ledger::entry::{ReloadEntry, ReloadResult};
-use policy_tools::{PolicyDifference, PolicyEffect};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::redact;
@@ -20,6 +19,8 @@ use tool::canonical;
 use crate::config_snapshot::ConfigSnapshot;
 use crate::layer::ToolExecutionLayer;
 use crate::secret_screening;
+
+pub use policy_tools::{PolicyDifference, PolicyEffect};
 
 pub use differences::curated_map_differences;
 

@@ -3,13 +3,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use governance::{Policy, SecretRule};
+use governance::Policy;
+use governance::rules::SecretRule;
 use guardrail::ValidCall;
 use serde_json::Value;
 use telemetry::redact::{self, Redactor, SecretPattern, SecretPatternAction};
-use tool::{
-    Arguments, Failure, FailureKind, Progress, ProgressNote, Refusal, RefusalCode, canonical, shorten,
-};
+use tool::text::shorten;
+use tool::{Arguments, Failure, FailureKind, Progress, ProgressNote, Refusal, RefusalCode, canonical};
 
 /// Maximum length in bytes of a failure message or hint. The output of other programs may control that text.
 const MAX_FAILURE_TEXT: usize = 4096;

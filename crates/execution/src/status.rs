@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use governance::ModeTransition;
+use governance::transitions::ModeTransition;
 use ledger::{LedgerHealthReport, LedgerState};
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use file_access::{AccessError, RevertedChange};
+use file_access::AccessError;
 use ledger::{LedgerEntry, LedgerError, entry};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
+
+pub use file_access::{Reversal, RevertedChange};
 
 use crate::layer::ToolExecutionLayer;
 use approvals::OperatorProof;

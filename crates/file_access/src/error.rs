@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use tool::{CallId, Failure, FailureKind, GitEntry, RefusalCode, escape_invisible_line};
+use tool::git::GitEntry;
+use tool::text::escape_invisible_line;
+use tool::{CallId, Failure, FailureKind, RefusalCode};
 
 use crate::unresolved::UnresolvedReason;
 

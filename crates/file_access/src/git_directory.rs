@@ -9,7 +9,7 @@ use std::path::Path;
 
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
-use tool::{GitDirectory, GitEntry, is_git_entry};
+use tool::git::{GitDirectory, GitEntry, is_git_entry};
 
 use crate::error::AccessError;
 use crate::opened::EntryLocation;

@@ -12,7 +12,9 @@ use std::time::SystemTime;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tool::{GitEntry, PathAccess, SharedText};
+use tool::definition::PathAccess;
+use tool::git::GitEntry;
+use tool::text::SharedText;
 
 use crate::error::AccessError;
 use crate::git_directory;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use tool::PathAccess;
+use tool::definition::PathAccess;
 
 use crate::testing::WorkspaceFixture;
 use crate::{ContentPrecondition, ObjectKind, OpenedPath};

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use tool::{PathAccess, SharedText};
+use tool::definition::PathAccess;
+use tool::text::SharedText;
 
 use crate::error::OpenError;
 use crate::links::HardLinkSearch;

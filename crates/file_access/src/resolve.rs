@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tool::PathAccess;
+use tool::definition::PathAccess;
 
 use crate::cached_open;
 use crate::error::OpenError;

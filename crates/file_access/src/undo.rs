@@ -31,7 +31,6 @@ use change_recorder::UndoQuota;
 pub(crate) use change_recorder::{ExistingTarget, RemovalSize};
 pub(crate) use created_tree::CreatedTree;
 pub(crate) use record::{SavedAs, StateBefore};
-pub use recovery::RecoveryReport;
 pub use restore::{Reversal, RevertedChange};
 
 /// Age up to which a state is not pruned for space. The operator has a day to review changes.

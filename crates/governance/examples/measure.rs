@@ -11,10 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use governance::{
-    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, Situation,
-    Verdict, Workspace, WorkspaceAccess, Workspaces,
-};
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::InputSchema;
 use serde_json::json;
 use tool::{Category, Mode, RiskLevel, ToolDefinition, ToolSpec};

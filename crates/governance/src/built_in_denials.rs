@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use tool::{PathAccess, RefusalCode, RuleRef};
+use tool::definition::PathAccess;
+use tool::{RefusalCode, RuleRef};
 
 use crate::glob::{PatternTrie, PatternTrieBuilder, brace_alternatives};
 use crate::normalized_path::{FolderPrefix, NormalizedPath, fold_case};

@@ -7,7 +7,10 @@ use std::path::Path;
 use file_access::{HardLinkNames, ObjectKind, OpenedCall, OpenedPath, PathRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::{Arguments, GitEntry, Mode, PathAccess, Refusal, SharedText, ToolDefinition};
+use tool::definition::PathAccess;
+use tool::git::GitEntry;
+use tool::text::SharedText;
+use tool::{Arguments, Mode, Refusal, ToolDefinition};
 
 use crate::command_rules::RequestedCommand;
 use crate::external_targets::ExternalTargets;

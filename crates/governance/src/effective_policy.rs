@@ -7,7 +7,8 @@ mod limits;
 
 use std::sync::Arc;
 
-use tool::{Category, ExternalTargetKind, RiskLevel, RuleRef, ToolDefinition};
+use tool::definition::ExternalTargetKind;
+use tool::{Category, RiskLevel, RuleRef, ToolDefinition};
 
 use crate::command_rules::CommandRules;
 use crate::denial_reason::DenialReason;

@@ -1,7 +1,8 @@
 //! Programs and hosts that a call names, read from its arguments once. Not checked against any rule here.
 
 use serde_json::Value;
-use tool::{Arguments, ExternalTargetKind, ToolDefinition};
+use tool::definition::ExternalTargetKind;
+use tool::{Arguments, ToolDefinition};
 
 use crate::command_rules::RequestedCommand;
 use crate::host_rules::NetworkTarget;

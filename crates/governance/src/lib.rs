@@ -9,8 +9,13 @@
 //! This crate does not run tools, request approvals, count calls or change the mode. A call that a rule
 //! cannot be evaluated for is refused.
 
+pub mod dry_run;
 pub mod files;
+pub mod policy_environment;
+pub mod rule_trace;
 pub mod rules;
+pub mod suggested_change;
+pub mod transitions;
 
 mod address;
 mod built_in_denials;
@@ -20,7 +25,6 @@ mod common_paths;
 mod confinement;
 mod decision_facts;
 mod denial_reason;
-mod dry_run;
 mod effective_policy;
 mod example;
 mod external_targets;
@@ -34,7 +38,6 @@ mod path_list;
 mod path_rules;
 mod pattern;
 mod policy;
-mod policy_environment;
 mod policy_queries;
 mod prechecked;
 mod problems;
@@ -42,15 +45,12 @@ mod program_folders;
 mod rates;
 mod reached_path;
 mod replay;
-mod rule_trace;
 mod safety_file;
 mod safety_rules;
 mod situation;
-mod suggested_change;
 mod tool_names;
 mod tool_rules;
 mod tools_file;
-mod transitions;
 mod verdict;
 mod visibility_filter;
 
@@ -59,23 +59,10 @@ use judge::tests::fixture as judge_tests;
 
 pub use built_in_denials::{PathEntryKind, is_run_automatically};
 pub use confinement::SYSTEM_FOLDERS;
-pub use dry_run::{DRY_RUN_WORKSPACE, DryRunResult, dry_run, dry_run_workspaces};
 pub use host_rules::HostLocation;
 pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};
-pub use policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
-pub use policy_queries::SecretRule;
 pub use prechecked::Prechecked;
 pub use problems::PolicyError;
-pub use rates::RateLimits;
-pub use rule_trace::{RuleOutcome, RuleTrace, TraceStep};
 pub use situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
-pub use suggested_change::{EditAction, PolicyEdit, PolicyFile, SuggestedChange};
-pub use tool_rules::Confinement;
-pub use tools_file::{Isolation, NetworkAccess};
-pub use transitions::{
-    ChangedBy, MAX_COUNTED_EVENTS, MetricQuery, MetricReading, ModeMachine, ModeTransition, TransitionAction,
-    Transitions, is_human_edge, modes_settable_from,
-};
 pub use verdict::{ApprovalRequired, Denial, Permit, Verdict};
-pub use visibility_filter::VisibilityFilter;

@@ -180,7 +180,7 @@ pub(crate) fn find_category(
     let found = known.iter().find(|category| category.as_str() == word.as_str()).cloned();
     if found.is_none() {
         let words: Vec<&str> = known.iter().map(Category::as_str).collect();
-        let suggestion = match tool::nearest_word(word, words.iter().copied()) {
+        let suggestion = match tool::text::nearest_word(word, words.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!(
                 "the known categories are {}; declare others under `tool_categories` in tools.yaml",

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use file_access::PathRequest;
 use icu_normalizer::{ComposingNormalizerBorrowed, DecomposingNormalizerBorrowed};
-use tool::is_ignored_in_names;
+use tool::git::is_ignored_in_names;
 
 /// Normalized absolute path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub(crate) fn fold_case(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tool::PathAccess;
+    use tool::definition::PathAccess;
 
     use super::*;
 

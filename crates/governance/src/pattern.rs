@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use tool::nearest_word;
+use tool::text::nearest_word;
 
 use crate::glob::ListPurpose;
 use crate::policy_environment::PathVariables;

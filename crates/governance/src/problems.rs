@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Mode, RuleRef, nearest_word};
+use tool::text::nearest_word;
+use tool::{Mode, RuleRef};
 
 /// Error of a policy that does not load, with every problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use file_access::{HardLinkNames, ObjectKind, OpenedPath, PathRequest};
-use tool::GitEntry;
+use tool::git::GitEntry;
 
 use crate::normalized_path::NormalizedPath;
 

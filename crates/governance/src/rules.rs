@@ -10,6 +10,8 @@ pub use crate::host_rules::{GatewayRules, HostList, HostPattern, HostRule, Priva
 pub use crate::mode_rules::{ApprovalScope, ModeRules, PerMode};
 pub use crate::path_list::PathList;
 pub use crate::pattern::{PathPattern, PatternError};
+pub use crate::policy_queries::SecretRule;
 pub use crate::safety_rules::{ApprovalRule, SafetyRules};
 pub use crate::suggested_change::quote_yaml;
-pub use crate::tool_rules::{ModeList, ToolRules};
+pub use crate::tool_rules::{Confinement, ModeList, ToolRules};
+pub use crate::visibility_filter::VisibilityFilter;

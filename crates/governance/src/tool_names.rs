@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use guardrail::{InputSchema, KnownTool};
 use strict_yaml::{DocumentError, Located};
-use tool::{ToolDefinition, nearest_word};
+use tool::ToolDefinition;
+use tool::text::nearest_word;
 
 use crate::common_paths;
 use crate::confinement::SYSTEM_FOLDERS;

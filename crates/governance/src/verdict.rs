@@ -7,7 +7,8 @@ use std::time::Duration;
 use file_access::{FileReader, HardLinkNames, OpenedCall, OpenedPath, PathSource};
 use guardrail::ValidCall;
 use serde_json::{Map, Value};
-use tool::{Arguments, PathAccess, Refusal, RefusalCode, RuleRef};
+use tool::definition::PathAccess;
+use tool::{Arguments, Refusal, RefusalCode, RuleRef};
 
 use crate::decision_facts::SituationFacts;
 use crate::denial_reason::DenialReason;

@@ -1,6 +1,6 @@
 //! Resolution of argument names that a tool does not know.
 
-use tool::{is_typo_of, nearest_word};
+use tool::text::{is_typo_of, nearest_word};
 
 /// Names that models use interchangeably. A key matches another name of its row, and only if the tool has
 /// exactly one of them.
@@ -65,7 +65,7 @@ pub(crate) fn unambiguous_name<'a>(key: &str, known: &[&'a str]) -> Option<&'a s
 fn fold(word: &str) -> String {
     // A key may be megabytes long; known names are not.
     let letters =
-        word.chars().take(tool::MAX_QUOTED_CHARS + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
+        word.chars().take(tool::text::MAX_QUOTED_CHARS + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
     letters.flat_map(char::to_lowercase).collect()
 }
 
@@ -89,7 +89,7 @@ mod tests {
         check("max-entries", &["max_entries", "limit"], Some("max_entries"));
         check("A_B", &["ab", "a_b"], None);
         check(&"path".repeat(1 << 20), &write, None);
-        let longest = "k".repeat(tool::MAX_QUOTED_CHARS);
+        let longest = "k".repeat(tool::text::MAX_QUOTED_CHARS);
         check(&format!("{longest}, and what goes on is another word"), &[&longest], None);
         check(&format!("{}, and so does this", &longest[1..]), &[&longest], None);
     }

@@ -4,7 +4,8 @@
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
-use tool::{ArgumentProblem, Refusal, RefusalCode, ToolDefinition};
+use tool::refusal::ArgumentProblem;
+use tool::{Refusal, RefusalCode, ToolDefinition};
 
 use crate::guardrail::KnownTool;
 use crate::{example, problem};

@@ -11,7 +11,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{ArgumentProblem, RuleRef, ToolDefinition, ToolName, canonical};
+use tool::refusal::ArgumentProblem;
+use tool::{RuleRef, ToolDefinition, ToolName, canonical};
 
 use crate::curated_file::GuardrailsFile;
 use crate::{example, problem, tool_name};

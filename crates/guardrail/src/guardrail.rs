@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tool::{MAX_QUOTED_CHARS, Refusal, ToolDefinition, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Refusal, ToolDefinition};
 
 use crate::argument_problems::{ArgumentProblems, invalid_call_refusal};
 use crate::check::FilledArguments;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use tool::{Refusal, ToolDefinition, escape_invisible_line, shorten};
+use tool::text::{escape_invisible_line, shorten};
+use tool::{Refusal, ToolDefinition};
 
 /// Maximum number of notes in one refusal.
 const MAX_NOTES: usize = 3;

@@ -3,7 +3,8 @@
 //! malformed inner one.
 
 use serde_json::Value;
-use tool::{ArgumentProblem, MAX_QUOTED_CHARS, json_kind, shorten};
+use tool::refusal::ArgumentProblem;
+use tool::text::{MAX_QUOTED_CHARS, json_kind, shorten};
 
 use crate::argument_problems::ArgumentProblems;
 use crate::check::FilledArguments;

@@ -5,7 +5,10 @@
 use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use serde_json::Value;
-use tool::{ArgumentProblem, MAX_QUOTED_CHARS, SESSION_ARGUMENT, ToolDefinition, json_kind, shorten};
+use tool::ToolDefinition;
+use tool::definition::SESSION_ARGUMENT;
+use tool::refusal::ArgumentProblem;
+use tool::text::{MAX_QUOTED_CHARS, json_kind, shorten};
 
 use crate::argument_names;
 

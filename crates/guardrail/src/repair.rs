@@ -10,7 +10,8 @@ mod unwrap_arguments;
 use std::io;
 
 use serde_json::Value;
-use tool::{Arguments, Refusal, Repair};
+use tool::refusal::Repair;
+use tool::{Arguments, Refusal};
 
 use crate::SchemaCheckedCall;
 use crate::guardrail::{Guardrail, KnownTool};

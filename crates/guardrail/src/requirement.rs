@@ -4,7 +4,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::Value;
-use tool::{ArgumentProblem, Arguments, TextFormat, ToolDefinition};
+use tool::definition::TextFormat;
+use tool::refusal::ArgumentProblem;
+use tool::{Arguments, ToolDefinition};
 
 use crate::problem::is_absent;
 

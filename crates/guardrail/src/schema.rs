@@ -79,7 +79,7 @@ impl InputSchema {
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let error = self.validator.iter_errors(value).next()?;
         let (at, what) = (error.instance_path().to_string(), error.to_string());
-        let what: String = tool::escape_invisible_line(&what).chars().take(MAX_ERROR_CHARS).collect();
+        let what: String = tool::text::escape_invisible_line(&what).chars().take(MAX_ERROR_CHARS).collect();
         Some(if at.is_empty() { what } else { format!("at {at}: {what}") })
     }
 
@@ -112,7 +112,7 @@ fn declared_dialect(schema: &Value) -> Result<Draft, SchemaError> {
 }
 
 fn shorten_declared(declared: &Value) -> String {
-    tool::shorten(&declared.to_string(), tool::MAX_QUOTED_CHARS).into_owned()
+    tool::text::shorten(&declared.to_string(), tool::text::MAX_QUOTED_CHARS).into_owned()
 }
 
 fn depth_exceeds(value: &Value, left: usize) -> bool {

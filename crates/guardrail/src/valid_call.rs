@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tool::{Arguments, Caller, Failure, FailureKind, Refusal, RefusalCode, SESSION_ARGUMENT, ToolDefinition};
+use tool::definition::SESSION_ARGUMENT;
+use tool::{Arguments, Caller, Failure, FailureKind, Refusal, RefusalCode, ToolDefinition};
 
 use crate::validators::Validators;
 

@@ -116,7 +116,7 @@ impl FieldMapping {
 }
 
 fn mismatch(at: &str, structure: &Value, value: &Value) -> Option<String> {
-    let wrong = |wanted: &str| Some(format!("`{at}` is {}, not {wanted}", tool::json_kind(value)));
+    let wrong = |wanted: &str| Some(format!("`{at}` is {}, not {wanted}", tool::text::json_kind(value)));
     match (structure, value) {
         (Value::String(word), value) => {
             let fits = match word.as_str() {

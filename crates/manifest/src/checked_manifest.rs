@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError};
-use tool::{Category, DefinitionError, RiskLevel, ToolDefinition, ToolSpec};
+use tool::definition::DefinitionError;
+use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 use crate::diagnostic::{Diagnostic, DiagnosticCode};
 use crate::knowledge_file::{AntiPattern, ApiComplexity, CommandExample, ValidatorFile};
@@ -317,7 +318,7 @@ fn implicit_schema(file: &ToolFile, words: &[String]) -> Value {
     let prefix: Vec<&str> = program.into_iter().chain(words.iter().map(String::as_str)).collect();
     let description = format!("Words after `{}`, one argument each; no shell is used", prefix.join(" "));
     json!({"type": "object", "additionalProperties": false, "properties": {ARGS_ARGUMENT: {"type": "array",
-        "items": {"type": "string"}, "default": [], "format": "command", tool::COMMAND_PREFIX: prefix,
+        "items": {"type": "string"}, "default": [], "format": "command", tool::definition::COMMAND_PREFIX: prefix,
         "description": description}}})
 }
 

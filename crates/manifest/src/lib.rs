@@ -21,16 +21,13 @@ mod schema_version;
 
 pub use api::FieldMapping;
 pub use checked_manifest::{ARGS_ARGUMENT, CommandLine, Manifest};
-pub use diagnostic::{Diagnostic, DiagnosticCode, DiagnosticSeverity};
-pub use knowledge_file::{
-    AntiPattern, ApiComplexity, ApiQuirk, CommandExample, DeclarativeCheck, ValidatorFile,
-};
+pub use diagnostic::{Diagnostic, DiagnosticSeverity};
+pub use knowledge_file::{ApiComplexity, CommandExample, DeclarativeCheck};
 pub use load::{CheckSyntax, SyntaxProblem, load};
 pub use load_all::{ManifestLoadResult, load_all, parallel_map};
 pub use manifest_file::{
-    ArgvPart, CliSection, CommandEntry, HealthCheck, HealthMethod, KeyRequirement, KnowledgeStrategy,
-    LocalRuntime, LocalSection, ManifestCommandSpec, ManifestFile, McpSection, McpServerTransport,
-    OutputForm, ToolType,
+    ArgvPart, CliSection, HealthCheck, HealthMethod, KeyRequirement, KnowledgeStrategy, LocalRuntime,
+    LocalSection, ManifestCommandSpec, ManifestFile, McpSection, McpServerTransport, OutputForm, ToolType,
 };
 
 #[cfg(test)]

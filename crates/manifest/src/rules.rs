@@ -81,7 +81,8 @@ fn check_type_sections(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) 
     for other in ["mcp", "cli", "local", "meta"].into_iter().filter(|other| *other != kind) {
         let name = format!("{other}_specific");
         if let Some(key) = tool.key(&name) {
-            let message = format!("`{name}` is ignored in a tool of type `{}`", tool::shorten(kind, 64));
+            let message =
+                format!("`{name}` is ignored in a tool of type `{}`", tool::text::shorten(kind, 64));
             let fix = format!("remove it, or write `type: {other}`");
             findings.add(
                 DiagnosticCode::IgnoredField,

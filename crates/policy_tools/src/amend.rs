@@ -6,7 +6,9 @@
 mod flow_list;
 mod yaml_lines;
 
-use governance::{EditAction, Policy, PolicyEdit, PolicyEnvironment, PolicyError};
+use governance::policy_environment::PolicyEnvironment;
+use governance::suggested_change::{EditAction, PolicyEdit};
+use governance::{Policy, PolicyError};
 
 use yaml_lines::{KeyLookup, YamlEntry};
 

@@ -18,8 +18,8 @@ mod judge_tests;
 // Names that the shared fixture imports from its crate.
 #[cfg(test)]
 use governance::{
-    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, RuleTrace,
-    Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced, precheck_traced,
+    Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced,
+    policy_environment, precheck_traced, rule_trace,
 };
 
 pub use amend::amended;

@@ -9,7 +9,8 @@ use governance::rules::{
     CommandRule, EffectivePolicy, HostPattern, ListPurpose, ListedPattern, ToolRules, own_part,
 };
 use strict_yaml::DocumentError;
-use tool::{ExternalTargetKind, Mode, RuleRef, ToolDefinition};
+use tool::definition::ExternalTargetKind;
+use tool::{Mode, RuleRef, ToolDefinition};
 
 use self::cover_index::CoverIndex;
 pub use self::cross_tool::lint_between;

@@ -3,16 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use governance::dry_run::dry_run_workspaces;
 use governance::files::VerdictKind;
+use governance::policy_environment::PathVariables;
 use governance::rules::expand_variables;
-use governance::{
-    PathVariables, Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces, dry_run_workspaces,
-};
+use governance::{Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Arguments, Mode, RefusalCode, ToolDefinition, nearest_word};
+use tool::text::nearest_word;
+use tool::{Arguments, Mode, RefusalCode, ToolDefinition};
 
 /// File of policy tests.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use guardrail::{InputSchema, SchemaError};
 use serde_json::Value;
-use tool::{ArgumentProblem, Category, Mode, ToolDefinition, ToolName, nearest_word};
+use tool::refusal::ArgumentProblem;
+use tool::text::nearest_word;
+use tool::{Category, Mode, ToolDefinition, ToolName};
 
 use crate::ToolExecutor;
 

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use sandbox::{ConfinedCommand, ProcessRole, RunEnd, Sandbox};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 const ROUNDS: usize = 200;
 /// Extra commands run in one of this many rounds.

@@ -4,11 +4,13 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use tool::{Failure, FailureKind, Usage};
+use tool::result::Usage;
+use tool::{Failure, FailureKind};
 
+use crate::scan::cancellation::{CancelFlag, run_cancellable};
 use crate::{
-    CancelFlag, CommandPreview, Executable, FolderAccess, ResourceUsage, RunEnd, RunReport, SandboxCommand,
-    SandboxError, WorkingDirectory, run_cancellable,
+    CommandPreview, Executable, FolderAccess, ResourceUsage, RunEnd, RunReport, SandboxCommand, SandboxError,
+    WorkingDirectory,
 };
 
 /// Prepares a run on the blocking pool, because it reads the disk. Dropping the future cancels it.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::AsyncWriteExt;
 use tokio::net::unix::pipe;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::error::SandboxError;
 use crate::launch::launcher::STDIO_COUNT;

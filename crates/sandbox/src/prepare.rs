@@ -16,10 +16,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use governance::{Isolation, NetworkAccess, Permit, WorkspaceAccess};
+use governance::files::{Isolation, NetworkAccess};
+use governance::{Permit, WorkspaceAccess};
 use nix::unistd::AccessFlags;
 use sha2::{Digest, Sha256};
-use tool::{SandboxTier, canonical};
+use tool::canonical;
+use tool::result::SandboxTier;
 
 use crate::check;
 use crate::cleanup::WorkspaceBaseline;

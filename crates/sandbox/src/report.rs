@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::cleanup::quarantine::Quarantined;
 use crate::output::capture::Captured;

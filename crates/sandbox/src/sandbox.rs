@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::backend;
 use crate::check::{self, SandboxFinding};

@@ -33,7 +33,7 @@ mod request_id_scan;
 mod rpc;
 mod serve;
 mod service;
-mod settings;
+pub mod settings;
 mod settings_file;
 mod socket;
 #[cfg(test)]
@@ -49,9 +49,3 @@ pub use home::{ProcessEnvironment, SinewHome, check_private};
 pub use lock::{LockHolder, SharedStateLock, StateLock};
 pub use reload::{ConfigLoader, InitialConfigState, LoadedConfig, ReloadInputs};
 pub use serve::{ServeExit, StopHandle, serve};
-pub use settings::{
-    ApprovalSettings, ConnectionLimits, KeySetting, LedgerSettings, LedgerUnavailablePolicy, NotifyMethod,
-    ProviderSetting, RobotsSetting, SETTINGS_TEMPLATE, SearchProvider, Settings, UndoSettings, WebSettings,
-    WorkspaceSetting,
-};
-pub use settings_file::{DaemonSettingsFile, ReloadMode, WorkspaceAccessSetting};

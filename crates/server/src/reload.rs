@@ -6,10 +6,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use execution::{
-    Acceptance, ConfigSnapshot, PolicyDifference, PolicyEffect, ReloadOutcome, ReloadReport,
-    ToolExecutionLayer,
-};
+use execution::reload::{Acceptance, PolicyDifference, PolicyEffect, ReloadOutcome, ReloadReport};
+use execution::{ConfigSnapshot, ToolExecutionLayer};
 use tokio::signal::unix::Signal;
 
 use crate::config_watch::ConfigWatch;

@@ -15,10 +15,9 @@ use telemetry::TelemetrySettings;
 
 use crate::error::ServeError;
 use crate::home::SinewHome;
-use crate::settings_file::{
-    DaemonSettingsFile, LimitsFile, ReloadMode, WorkspaceAccessSetting, WorkspaceEntry,
-};
+use crate::settings_file::{LimitsFile, WorkspaceEntry};
 
+pub use crate::settings_file::{DaemonSettingsFile, ReloadMode, WorkspaceAccessSetting};
 pub use approvals::{ApprovalSettings, NotifyMethod};
 pub(crate) use keys::KeyFile;
 pub use keys::KeySetting;

@@ -13,7 +13,8 @@ use approvals::sessions::{OpenedSession, SessionError, SessionTerms};
 use execution::ToolExecutionLayer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tool::{Caller, CallerEndpoint, fresh_session_id};
+use tool::result::fresh_session_id;
+use tool::{Caller, CallerEndpoint};
 
 use crate::agent::{self, AgentContext};
 use crate::connection_state::ConnectionState;

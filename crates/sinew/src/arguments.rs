@@ -1,7 +1,8 @@
 //! Parses `key=value` words into a JSON arguments object. The tool's schema decides the type of a value.
 
 use serde_json::Value;
-use tool::{Arguments, ParameterType, ToolDefinition, strict_json};
+use tool::definition::ParameterType;
+use tool::{Arguments, ToolDefinition, strict_json};
 
 use crate::exit::CommandError;
 
@@ -96,7 +97,8 @@ fn read_json_from_stdin() -> Result<Value, CommandError> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tool::{Category, RiskLevel, ToolParameter, ToolSpec};
+    use tool::definition::ToolParameter;
+    use tool::{Category, RiskLevel, ToolSpec};
 
     use super::*;
 

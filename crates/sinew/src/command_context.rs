@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use connectors::PipelineEntry;
 use execution::ToolFilter;
 use serde_json::{Value, json};
+use server::settings::Settings;
 use server::{
-    Client, ClientError, DaemonSocket, LockHolder, ProcessEnvironment, ServeError, Settings, SharedStateLock,
+    Client, ClientError, DaemonSocket, LockHolder, ProcessEnvironment, ServeError, SharedStateLock,
     SinewHome, StateLock,
 };
 use tokio::runtime::Runtime;

@@ -9,18 +9,19 @@ use std::sync::Arc;
 use std::thread::ScopedJoinHandle;
 
 use connectors::PinVersion;
-use execution::{ConfigSnapshot, Host, LayerParts, ToolExecutionLayer};
+use execution::host::Host;
+use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
 use file_access::{UndoLimits, UndoStore};
-use governance::{
-    Isolation, NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, Workspace,
-    WorkspaceAccess, Workspaces,
-};
+use governance::files::Isolation;
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
-use server::{LedgerSettings, Settings, UndoSettings};
-use tool::{SandboxTier, ToolDefinition};
+use server::settings::{LedgerSettings, Settings, UndoSettings};
+use tool::ToolDefinition;
+use tool::result::SandboxTier;
 use toolbox::Internals;
 
 use crate::command_context::CommandContext;
@@ -130,10 +131,10 @@ fn join_thread<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Converts the workspace access of the settings into that of the policy.
-pub(crate) fn to_policy_access(configured: server::WorkspaceAccessSetting) -> WorkspaceAccess {
+pub(crate) fn to_policy_access(configured: server::settings::WorkspaceAccessSetting) -> WorkspaceAccess {
     match configured {
-        server::WorkspaceAccessSetting::ReadOnly => WorkspaceAccess::ReadOnly,
-        server::WorkspaceAccessSetting::ReadWrite => WorkspaceAccess::ReadWrite,
+        server::settings::WorkspaceAccessSetting::ReadOnly => WorkspaceAccess::ReadOnly,
+        server::settings::WorkspaceAccessSetting::ReadWrite => WorkspaceAccess::ReadWrite,
     }
 }
 
@@ -328,8 +329,8 @@ pub(crate) fn ledger_paths(setting: &CommandContext) -> LedgerOptions {
 /// Returns the ledger options. There is always a size limit, so that a caller cannot fill the disk.
 fn ledger_options(setting: &CommandContext, settings: &LedgerSettings) -> LedgerOptions {
     let when_unavailable = match settings.when_unavailable {
-        server::LedgerUnavailablePolicy::Refuse => ledger::UnavailablePolicy::Refuse,
-        server::LedgerUnavailablePolicy::AllowReads => ledger::UnavailablePolicy::AllowReads,
+        server::settings::LedgerUnavailablePolicy::Refuse => ledger::UnavailablePolicy::Refuse,
+        server::settings::LedgerUnavailablePolicy::AllowReads => ledger::UnavailablePolicy::AllowReads,
     };
     let options =
         ledger_paths(setting).with_retain_bytes(settings.keep_bytes).with_when_unavailable(when_unavailable);

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::{fs, io};
 
 use connectors::PinVersion;
-use execution::{ConfigSnapshot, StartConfiguration, ToolExecutionLayer, loosens};
+use execution::reload::loosens;
+use execution::{ConfigSnapshot, StartConfiguration, ToolExecutionLayer};
 use ledger::{Ledger, LedgerRecovery, RecordFilter};
-use server::{
-    ConfigLoader, ConfigWatch, InitialConfigState, LoadedConfig, ReloadInputs, ReloadMode, Settings,
-    SinewHome,
-};
+use server::settings::{ReloadMode, Settings};
+use server::{ConfigLoader, ConfigWatch, InitialConfigState, LoadedConfig, ReloadInputs, SinewHome};
 
 use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
 use crate::command_context::CommandContext;

@@ -7,7 +7,7 @@ mod tests;
 
 use std::path::Path;
 
-use execution::{Host, HostArgument, HostTool, HostToolName, JudgedTool, RecursiveListing};
+use execution::host::{Host, HostArgument, HostTool, HostToolName, JudgedTool, RecursiveListing};
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError, Located};
 use tool::{Category, ToolSpec};

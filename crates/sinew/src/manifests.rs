@@ -9,7 +9,7 @@ use manifest::{Manifest, ManifestLoadResult};
 use outbound::{HttpGateway, KeySources};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
-use server::{KeySetting, Settings};
+use server::settings::{KeySetting, Settings};
 use strict_yaml::Document;
 
 use crate::accepted_config;

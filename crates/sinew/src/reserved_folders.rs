@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use server::{SinewHome, WorkspaceAccessSetting};
+use server::SinewHome;
+use server::settings::WorkspaceAccessSetting;
 
 /// Refuses a workspace inside one of Sinew's folders, and a writable workspace that contains one of them.
 pub(crate) fn check_workspace(

@@ -122,11 +122,11 @@ mod tests {
     }
 
     fn all(file: Option<&str>, variables: &[(&str, &str)]) -> Vec<SettingRow> {
-        let schema = schemars::schema_for!(server::DaemonSettingsFile).to_value();
+        let schema = schemars::schema_for!(server::settings::DaemonSettingsFile).to_value();
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        setting_rows(&schema, &tree(server::SETTINGS_TEMPLATE), file.map(tree).as_ref(), variable)
+        setting_rows(&schema, &tree(server::settings::SETTINGS_TEMPLATE), file.map(tree).as_ref(), variable)
     }
 
     fn one(rows: &[SettingRow], key: &str) -> (Option<Value>, SettingOrigin) {
@@ -148,7 +148,7 @@ mod tests {
             }
         }
         let rows = all(None, &[]);
-        check(&tree(server::SETTINGS_TEMPLATE), "", &rows);
+        check(&tree(server::settings::SETTINGS_TEMPLATE), "", &rows);
         assert!(rows.iter().all(|row| row.origin == SettingOrigin::Default), "{rows:?}");
         assert_eq!(one(&rows, "limits.max_connections").0, Some(json!(256)));
         assert_eq!(one(&rows, "ledger.keep_days").0, None, "there is no default");

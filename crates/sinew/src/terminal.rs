@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
-pub(crate) use tool::{escape_invisible, escape_invisible_line};
+pub(crate) use tool::text::{escape_invisible, escape_invisible_line};
 
 use crate::exit::CommandError;
 

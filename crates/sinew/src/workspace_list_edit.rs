@@ -2,7 +2,7 @@
 //!
 //! Pure text editing: the caller parses the settings before and after.
 
-use server::WorkspaceAccessSetting;
+use server::settings::WorkspaceAccessSetting;
 
 /// Workspace entry to write.
 #[derive(Clone, Debug, PartialEq, Eq)]

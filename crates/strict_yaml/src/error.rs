@@ -104,7 +104,7 @@ fn excerpt(text: &str, line: u64, column: u64) -> String {
 fn printable_char(c: char) -> char {
     match c {
         '\t' => ' ',
-        c if tool::is_invisible(c) => '\u{fffd}',
+        c if tool::text::is_invisible(c) => '\u{fffd}',
         c => c,
     }
 }
@@ -114,7 +114,7 @@ fn printable_char(c: char) -> char {
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if tool::is_invisible(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
+        if tool::text::is_invisible(c) { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
 }

@@ -62,7 +62,7 @@ fn message_and_suggestion(error: &Error) -> (String, Option<String>) {
 }
 
 fn suggest_known(given: &str, known: &[&'static str]) -> String {
-    match tool::nearest_word(given, known.iter().copied()) {
+    match tool::text::nearest_word(given, known.iter().copied()) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", known.join(", ")),
     }

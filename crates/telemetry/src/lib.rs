@@ -20,12 +20,8 @@ pub mod redact;
 
 pub use error::TelemetryError;
 pub use event::{ApprovalDecision, CallContext, TelemetryEvent, emit, is_content_captured};
-pub use event_feed::{EventSubscription, FeedItem, PublishedEvent, subscribe};
+pub use event_feed::{EventSubscription, FeedItem, subscribe};
 pub use init::{FlushOutcome, LogTarget, TelemetryGuard, init};
 pub use log::with_call_ids;
-pub use otel::ExportHealth;
-pub use settings::{
-    Compression, LogSettings, OtlpSettings, Protocol, Sampler, SettingVariable, TelemetrySettings,
-    TelemetrySignal, VARIABLES,
-};
-pub use span::{CallOutcome, CallSpan, SpanNote, Stage, StageSpan, StageTiming};
+pub use settings::{LogSettings, OtlpSettings, TelemetrySettings, TelemetrySignal, VARIABLES};
+pub use span::{CallOutcome, CallSpan, SpanNote, Stage, StageTiming};

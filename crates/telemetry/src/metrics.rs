@@ -8,7 +8,8 @@ use std::time::Duration;
 use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider as _};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use tool::{Mode, RefusalCode, ToolName, Truncation, TruncationUnit};
+use tool::result::{Truncation, TruncationUnit};
+use tool::{Mode, RefusalCode, ToolName};
 
 use crate::conventions::{self, OTHER, attribute, metric};
 use crate::{ApprovalDecision, CallOutcome, otel};

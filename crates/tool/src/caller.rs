@@ -79,15 +79,6 @@ pub struct Caller {
     pub session: Option<String>,
 }
 
-/// Cuts `shown` to at most `longest` characters, including a mark with the first 16 hexadecimal digits of the
-/// SHA-256 of `whole`, so that different names stay different after shortening.
-pub fn shorten_with_digest(shown: &str, longest: usize, whole: &str) -> String {
-    let digest = canonical::sha256_hex(whole.as_bytes());
-    let mark: String = [" #"].into_iter().chain(digest.get(..16)).collect();
-    let shown: String = shown.chars().take(longest.saturating_sub(mark.len())).collect();
-    format!("{}{mark}", shown.trim_end())
-}
-
 impl Caller {
     /// Returns true if two calls belong to the same party. The client name is untrusted, so it can only
     /// narrow the party. The same name on the control socket and on the agent socket belongs to different

@@ -1,12 +1,32 @@
 //! Checked tool definition. Only `ToolSpec::check` constructs one.
 
+mod callable_names;
+mod error;
+mod export;
+mod external_target_argument;
+mod parameter;
+mod path_argument;
+mod path_declarations;
+mod schema_of;
+mod spec;
+mod text_format;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::external_target_argument::ExternalTargetArgument;
-use crate::path_argument::PathArgument;
-use crate::{Category, Mode, RiskLevel, SharedText, ToolName, ToolParameter, canonical};
+pub use error::DefinitionError;
+pub use export::ToolFormat;
+use external_target_argument::ExternalTargetArgument;
+pub use external_target_argument::{COMMAND_PREFIX, ExternalTargetKind};
+pub use parameter::{ParameterType, ToolParameter};
+pub use path_argument::PathAccess;
+use path_argument::PathArgument;
+pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
+pub use text_format::TextFormat;
+
+use crate::text::SharedText;
+use crate::{Category, Mode, RiskLevel, ToolName, canonical};
 
 /// MCP hints about a tool. Clients must not trust them, and Sinew never bases a decision on them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -211,7 +231,8 @@ impl ToolDefinition {
 mod tests {
     use serde_json::json;
 
-    use crate::{Category, DefinitionError, ParameterType, PathAccess, RiskLevel, ToolParameter, ToolSpec};
+    use crate::definition::{DefinitionError, ParameterType, PathAccess, ToolParameter};
+    use crate::{Category, RiskLevel, ToolSpec};
 
     fn spec() -> ToolSpec {
         ToolSpec::new("read_file", "Read a file", Category::READ_ONLY, RiskLevel::Low)
@@ -243,6 +264,17 @@ mod tests {
         let mut bad = good;
         bad["rate_limit_per_hour"] = json!(-1);
         assert!(serde_json::from_value::<ToolSpec>(bad).is_err(), "a negative rate");
+    }
+
+    #[test]
+    fn each_parameter_type_becomes_a_schema_type() {
+        for kind in ["string", "number", "boolean", "object", "array"] {
+            let spec = json!({"name": "t", "description": "d", "category": "read_only", "risk_level": "low",
+                "allowed_modes": ["NORMAL"], "parameters": [{"name": "a", "type": kind, "description": "purpose"}]});
+            let definition = serde_json::from_value::<ToolSpec>(spec).unwrap().check().unwrap();
+            let property = &definition.input_schema()["properties"]["a"];
+            assert_eq!((&property["type"], &property["description"]), (&json!(kind), &json!("purpose")));
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Refusal, SandboxTier};
+use crate::Refusal;
+use crate::result::SandboxTier;
 
 /// Kind of a failure, as a stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +28,8 @@ pub enum FailureKind {
     TimedOut,
     /// The caller, the operator or a mode change stopped the call.
     Cancelled,
+    /// The client disconnected before the call ended, which stopped the call.
+    ClientGone,
     /// The machine ran out of disk, memory or descriptors.
     ResourceExhausted,
     /// Temporary fault of the network or a peer.
@@ -67,6 +70,7 @@ impl FailureKind {
             FailureKind::Denied => "denied",
             FailureKind::TimedOut => "timed_out",
             FailureKind::Cancelled => "cancelled",
+            FailureKind::ClientGone => "client_gone",
             FailureKind::ResourceExhausted => "resource_exhausted",
             FailureKind::Transient => "transient",
             FailureKind::Interrupted => "interrupted",
@@ -83,7 +87,8 @@ impl FailureKind {
             | FailureKind::TooLarge
             | FailureKind::Unreadable
             | FailureKind::Conflict
-            | FailureKind::Denied => FaultParty::Caller,
+            | FailureKind::Denied
+            | FailureKind::ClientGone => FaultParty::Caller,
             FailureKind::Cancelled => FaultParty::Operator,
             FailureKind::TimedOut | FailureKind::Interrupted | FailureKind::Crashed => FaultParty::Tool,
             FailureKind::Transient => FaultParty::Network,
@@ -104,6 +109,7 @@ impl FailureKind {
             | FailureKind::Unreadable
             | FailureKind::Denied
             | FailureKind::Cancelled
+            | FailureKind::ClientGone
             | FailureKind::Interrupted
             | FailureKind::Crashed
             | FailureKind::Io => false,

@@ -1,12 +1,16 @@
 //! Refusal of a call that did not run. All reasons share one shape.
 
+mod argument_problem;
+
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ArgumentProblem, Arguments};
+pub use argument_problem::ArgumentProblem;
+
+use crate::Arguments;
 
 /// Reason for a refusal, as a stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

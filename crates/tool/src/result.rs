@@ -1,13 +1,15 @@
 //! Result of a call, as the caller receives it.
 
+mod session_report;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{
-    Arguments, CallId, Failure, FailureKind, FaultParty, Mode, Refusal, SessionReport, SharedText,
-    TraceContext,
-};
+pub use session_report::{CostCapReport, SessionReport, UntrustedMarkers, fresh_session_id};
+
+use crate::text::SharedText;
+use crate::{Arguments, CallId, Failure, FailureKind, FaultParty, Mode, Refusal, TraceContext};
 
 /// Output of a tool that completed.
 #[derive(Clone, Debug, Default, PartialEq)]

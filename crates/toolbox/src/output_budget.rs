@@ -2,7 +2,7 @@
 
 use governance::Permit;
 use serde::Serialize;
-use tool::{Truncation, TruncationUnit};
+use tool::result::{Truncation, TruncationUnit};
 
 /// Bytes reserved for the longest escaped path and the other fields beside the content.
 const METADATA_RESERVE: u64 = 32 * 1024;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use file_access::UndoStore;
 use registry::{RegistryError, ToolRegistry};
 use sandbox::Sandbox;
-use tool::DefinitionError;
+use tool::definition::DefinitionError;
 
 use crate::introspection::{self, Internals};
 use crate::web::{self, WebAccess};

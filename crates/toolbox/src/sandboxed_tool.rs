@@ -12,7 +12,8 @@ use sandbox::{ConfinedCommand, OutputChunk, OutputListener, RunReport, Sandbox, 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tool::{Failure, FailureKind, Progress, ProgressNote, SandboxTier, ToolOutput, Usage};
+use tool::result::{SandboxTier, Usage};
+use tool::{Failure, FailureKind, Progress, ProgressNote, ToolOutput};
 
 use crate::code::output_encoding;
 use crate::tool_registration::TypedOutput;

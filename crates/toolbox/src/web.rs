@@ -13,7 +13,8 @@ use std::sync::Arc;
 use governance::Permit;
 use outbound::{HttpGateway, OutboundError, TrustedRoots};
 use sandbox::Sandbox;
-use tool::{Annotations, Category, Mode, RiskLevel, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Mode, RiskLevel, ToolSpec};
 
 use crate::tool_registration::ToolRegistration;
 use crate::web::fetch_url::FetchedPage;

@@ -40,7 +40,7 @@ fn watch_shows_a_hostile_call_with_visible_characters_only() {
     screen.push_str(&rest);
     assert!(screen.contains("start\\u{1b}[1A\\u{1b}]0;title\\u{7}"), "seen for what it is: {screen:?}");
     let left = strip_view_escapes(&screen);
-    let bad: Vec<char> = left.chars().filter(|c| tool::is_invisible(*c)).collect();
+    let bad: Vec<char> = left.chars().filter(|c| tool::text::is_invisible(*c)).collect();
     assert!(bad.is_empty(), "{bad:?} in {left:?}");
 }
 

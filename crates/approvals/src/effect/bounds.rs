@@ -1,7 +1,8 @@
 //! Bounds of a call in one line: where it runs, its timeout and its sandbox. The line is shown to the
 //! operator and is part of what an approval is bound to.
 
-use governance::{NetworkAccess, Permit, Workspace, WorkspaceAccess};
+use governance::files::NetworkAccess;
+use governance::{Permit, Workspace, WorkspaceAccess};
 use registry::ExecutionSite;
 use serde_json::json;
 use tool::canonical;

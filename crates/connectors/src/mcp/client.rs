@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tool::{Arguments, SandboxTier, TraceContext};
+use tool::result::SandboxTier;
+use tool::{Arguments, TraceContext};
 
 use super::definitions::ServerToolDefinitions;
 use super::http::{McpRequestContext, StreamableHttpTransport};
@@ -78,7 +79,7 @@ impl McpClient {
             Ok(answer) => {
                 let revision = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
                 if !HANDSHAKE_REVISIONS.contains(&revision) {
-                    let revision = tool::escape_invisible_line(&tool::shorten(revision, 64));
+                    let revision = tool::text::escape_invisible_line(&tool::text::shorten(revision, 64));
                     return Err(McpError::ProtocolViolation(format!(
                         "`{revision}` is not a supported revision of the protocol"
                     )));

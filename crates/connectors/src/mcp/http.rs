@@ -6,7 +6,7 @@ use std::time::Instant;
 use governance::Permit;
 use outbound::{Credential, HttpGateway, HttpMethod, HttpRequest, HttpResponse, ResponseLimits};
 use serde_json::Value;
-use tool::{escape_invisible_line, shorten};
+use tool::text::{escape_invisible_line, shorten};
 
 use super::message::{PendingResponse, ServerMessage, is_response_to};
 use super::sse_parser::SseParser;

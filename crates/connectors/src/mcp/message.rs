@@ -182,7 +182,7 @@ fn words_of_error(bytes: &[u8]) -> (i64, String) {
     let is_short = bytes.len() <= MAX_ERROR_BYTES;
     let error = is_short.then(|| member(bytes, "error").ok()).flatten().unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
-    let message = tool::escape_invisible(message).chars().take(MAX_ERROR_CHARS).collect();
+    let message = tool::text::escape_invisible(message).chars().take(MAX_ERROR_CHARS).collect();
     (error.get("code").and_then(Value::as_i64).unwrap_or_default(), message)
 }
 

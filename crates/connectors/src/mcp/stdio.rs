@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use super::message::PendingResponse;
 use super::response_wait::{ReceivedMessage, ResponseWait};
@@ -77,7 +77,7 @@ impl StdioTransport {
         // All writers have ended, so the task ends by itself; the timeout is a safeguard.
         let _ = tokio::time::timeout(STDERR_TIMEOUT, stderr_task.join_next()).await;
         let text: Vec<u8> = text.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        (ended.map_err(McpError::from), tool::escape_invisible(&String::from_utf8_lossy(&text)))
+        (ended.map_err(McpError::from), tool::text::escape_invisible(&String::from_utf8_lossy(&text)))
     }
 
     /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.

@@ -8,13 +8,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use manifest::OutputForm;
 use outbound::{Credential, HttpGateway};
 use registry::{CacheScope, RecordedPermit};
 use sandbox::{ConfinedCommand, Sandbox};
 use serde_json::Value;
-use tool::{Arguments, Failure, FailureKind, SandboxTier};
+use tool::result::SandboxTier;
+use tool::{Arguments, Failure, FailureKind};
 
 use super::backoff::ServerBackoff;
 use super::client::{ClientTransport, McpClient};

@@ -5,7 +5,8 @@
 use file_access::{EntryKind, ObjectKind, OpenedPath, TreeEntry, VisitAction};
 use governance::{Permit, Verdict};
 use serde_json::Value;
-use tool::{Refusal, RefusalCode, RuleRef, escape_invisible_line};
+use tool::text::escape_invisible_line;
+use tool::{Refusal, RefusalCode, RuleRef};
 
 use crate::call::PipelineCall;
 use crate::host::{HostArgument, JudgedTool};

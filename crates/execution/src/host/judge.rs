@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use telemetry::{Stage, redact};
-use tool::{MAX_QUOTED_CHARS, Refusal, RefusalCode, RuleRef, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Refusal, RefusalCode, RuleRef};
 
 use crate::call::{CallRequest, PipelineCall};
 use crate::config_snapshot::ConfigSnapshot;

@@ -7,7 +7,8 @@ use guardrail::CuratedGuardrails;
 use serde_json::Value;
 use telemetry::redact::{self, Redactor};
 use telemetry::{CallContext, TelemetryEvent, emit};
-use tool::{CallId, Failure, FailureKind, MAX_QUOTED_CHARS, TraceContext, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{CallId, Failure, FailureKind, TraceContext};
 
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;

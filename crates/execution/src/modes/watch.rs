@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use governance::{MetricQuery, ModeMachine, TransitionAction, Transitions};
+use governance::transitions::{MetricQuery, ModeMachine, TransitionAction, Transitions};
 use jiff::Timestamp;
 use ledger::{LedgerState, SizeLimitPressure};
 use telemetry::{TelemetryEvent, emit, metrics};

@@ -6,7 +6,8 @@ use ledger::entry::RecordedRefusal;
 use ledger::{LedgerEntry, LedgerError};
 use serde_json::{Value, json};
 use telemetry::{TelemetryEvent, emit, redact};
-use tool::{Refusal, RefusalCode, ResultMetadata, ToolResult};
+use tool::result::ResultMetadata;
+use tool::{Refusal, RefusalCode, ToolResult};
 
 use super::{metadata, redacted, stages, subject};
 use crate::bookkeeping::{Form, Kind, size_of};

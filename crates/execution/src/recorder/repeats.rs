@@ -3,7 +3,8 @@
 use ledger::entry::NoteEntry;
 use ledger::{LedgerEntry, OutcomeStatus};
 use serde_json::json;
-use tool::{Failure, FailureKind, RepeatedCall, ResultMetadata, ToolOutput, ToolResult};
+use tool::result::{RepeatedCall, ResultMetadata};
+use tool::{Failure, FailureKind, ToolOutput, ToolResult};
 
 use super::metadata;
 use crate::bookkeeping::{Form, Kind, size_of};

@@ -7,7 +7,8 @@ use std::path::Path;
 use governance::{Workspace, WorkspaceAccess};
 use guardrail::{CuratedChange, CuratedGuardrails, RequirementChange};
 use policy_tools::{PolicyDifference, PolicyEffect, compare_policies};
-use tool::{ToolDefinition, canonical, escape_invisible_line, shorten};
+use tool::text::{escape_invisible_line, shorten};
+use tool::{ToolDefinition, canonical};
 
 use super::drift;
 use crate::config_snapshot::ConfigSnapshot;

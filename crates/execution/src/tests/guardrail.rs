@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use tool::{Category, Failure, FailureKind, Mode, RefusalCode, Repair, RiskLevel, ToolSpec};
+use tool::refusal::Repair;
+use tool::{Category, Failure, FailureKind, Mode, RefusalCode, RiskLevel, ToolSpec};
 
 use super::{FnTool, LayerBench, caller, ready_output, records, request};
 use crate::ToolExecutionLayer;

@@ -4,20 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ::guardrail::CuratedGuardrails;
-use governance::{
-    EMBEDDED_FILES, Isolation, NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders,
-    Workspace, WorkspaceAccess, Workspaces,
-};
+use governance::files::Isolation;
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{EMBEDDED_FILES, Policy, Workspace, WorkspaceAccess, Workspaces};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use serde_json::{Value, json};
 use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 
 use super::{LayerBench, empty_undo_store, ready_output, records, request};
-use crate::{
-    ConfigSnapshot, ExplainedVerdict, Host, HostArgument, HostCall, HostCallOrigin, HostCallOutcome,
-    HostJudge, HostTool, HostToolName, HostVerdict, JudgedTool, LayerParts, NotJudgedReason, OnPermit,
-    RecursiveListing, ToolExecutionLayer,
+use crate::host::{
+    Host, HostArgument, HostCall, HostCallOrigin, HostCallOutcome, HostJudge, HostTool, HostToolName,
+    HostVerdict, JudgedTool, NotJudgedReason, OnPermit, RecursiveListing,
 };
+use crate::{ConfigSnapshot, ExplainedVerdict, LayerParts, ToolExecutionLayer};
 
 fn judged_host_tool(name: &str, category: Category, schema: Value, arguments: Vec<HostArgument>) -> HostTool {
     HostTool::Judged(Box::new(judged_tool(name, category, schema, arguments)))

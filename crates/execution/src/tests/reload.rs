@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::{
-    EMBEDDED_FILES, NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders,
-};
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{EMBEDDED_FILES, Policy};
 use policy_tools::{PolicyDifference, PolicyEffect};
 use registry::ToolRegistry;
 use serde_json::json;
@@ -13,7 +12,8 @@ use telemetry::redact;
 use tool::{Category, ToolSpec};
 
 use super::{FnTool, LayerBench, TestGate, blocked_by, ready_output, records, request};
-use crate::{Acceptance, ConfigSnapshot, ReloadOutcome};
+use crate::ConfigSnapshot;
+use crate::reload::{Acceptance, ReloadOutcome};
 
 /// Snapshot with these tools, for a reload.
 fn snapshot(folder: &Path, tools: &[&str]) -> ConfigSnapshot {

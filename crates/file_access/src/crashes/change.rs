@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use tool::{CallId, PathAccess};
+use tool::CallId;
+use tool::definition::PathAccess;
 
 use crate::testing::WorkspaceFixture;
 use crate::{ContentPrecondition, FolderRemoval, RemovalGuard};

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use tool::canonical::sha256_hex;
-use tool::{CallId, Failure, FailureKind, PathAccess};
+use tool::definition::PathAccess;
+use tool::{CallId, Failure, FailureKind};
 
 use super::*;
 use crate::testing::WorkspaceFixture;

@@ -26,7 +26,8 @@ impl NameLock {
     /// Waits until no other writer holds the same name.
     pub(crate) fn acquire(place: &EntryLocation) -> Result<Self, Errno> {
         // No entry has a slash for its name.
-        let leaf = if tool::is_git_marker(&place.leaf) { OsString::from("/") } else { place.leaf.clone() };
+        let leaf =
+            if tool::git::is_git_marker(&place.leaf) { OsString::from("/") } else { place.leaf.clone() };
         let name = (platform::status(&place.folder)?.facts.identity, leaf);
         let (written, changed) = &*LOCKED_NAMES;
         // Every operation leaves the set consistent, so a poisoned lock is safe to use.

@@ -8,10 +8,13 @@ use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
-use tool::{PathAccess, RefusalCode};
+use tool::RefusalCode;
+use tool::definition::PathAccess;
 
+use crate::error::OpenError;
 use crate::testing::{WorkspaceFixture, assert_passed, open_from};
-use crate::{ObjectKind, OpenError, UnresolvedReason, canonical_directory};
+use crate::unresolved::UnresolvedReason;
+use crate::{ObjectKind, canonical_directory};
 
 use ObjectKind::{Directory, File as Regular, Missing, Unreachable};
 
@@ -349,7 +352,8 @@ fn resource_exhaustion_is_an_error_not_a_result() {
         while let Ok(file) = File::open("/dev/null") {
             held.push(file);
         }
-        let (name, identity) = (fixture.path("ws/f.txt"), crate::ObjectIdentity { device: 0, inode: 0 });
+        let (name, identity) =
+            (fixture.path("ws/f.txt"), crate::opened::ObjectIdentity { device: 0, inode: 0 });
         assert_eq!(super::locate(&name, identity).unwrap_err(), Errno::MFILE);
         // Each number of free descriptors stops the resolution at another step. None may give a result.
         let mut opened = 0;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::FileType;
 use rustix::io::Errno;
-use tool::PathAccess;
+use tool::definition::PathAccess;
 
 use super::UndoStore;
 use super::created_tree;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tool::{Failure, FailureKind};
 
+use super::recovery::RecoveryReport;
 use super::*;
 use crate::testing::WorkspaceFixture;
 use crate::{AccessError, ContentPrecondition, FolderRemoval, RemovalGuard};

@@ -9,7 +9,7 @@ use tool::{RiskLevel, ToolSpec};
 
 use super::*;
 use crate::judge_tests::complete_safety_file;
-use crate::{NameComparison, PathVariables, ProtectedFolders};
+use crate::policy_environment::{NameComparison, PathVariables, ProtectedFolders};
 
 fn environment() -> PolicyEnvironment {
     PolicyEnvironment {

@@ -9,9 +9,10 @@ use strict_yaml::Document;
 use tool::Mode;
 
 use super::*;
+use crate::Policy;
 use crate::files::Metric;
+use crate::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use crate::problems::FileInspection;
-use crate::{NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders};
 
 fn rules(text: &str) -> Arc<Transitions> {
     let text = format!("modes: {{NORMAL: {{}}}}\ntransition_rules:\n{text}");

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{MAX_QUOTED_CHARS, RuleRef, ToolName};
+use tool::text::MAX_QUOTED_CHARS;
+use tool::{RuleRef, ToolName};
 
 use crate::curated::CuratedRequirements;
 use crate::curated_file::{CuratedEntry, GuardrailsFile};

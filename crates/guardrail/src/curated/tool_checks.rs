@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use strict_yaml::DocumentError;
-use tool::nearest_word;
+use tool::text::nearest_word;
 
 use super::{CuratedError, CuratedGuardrails, CuratedRequirements};
 use crate::guardrail::{Guardrail, KnownTool};

@@ -2,7 +2,8 @@
 //! for true, `"Overwrite"` for an enum value in lower case, null for an argument that may be left out.
 
 use serde_json::Value;
-use tool::{Arguments, ToolDefinition, json_kind, strict_json};
+use tool::text::json_kind;
+use tool::{Arguments, ToolDefinition, strict_json};
 
 use super::RepairChanges;
 use crate::problem;

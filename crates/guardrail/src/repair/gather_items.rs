@@ -2,7 +2,8 @@
 //! `old_string` and `new_string` for `edits`, and unknown keys inside the items.
 
 use serde_json::{Map, Value};
-use tool::{Arguments, MAX_QUOTED_CHARS, ToolDefinition, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Arguments, ToolDefinition};
 
 use super::RepairChanges;
 use crate::argument_names;

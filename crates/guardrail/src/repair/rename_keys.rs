@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use tool::{Arguments, MAX_QUOTED_CHARS, ToolDefinition, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Arguments, ToolDefinition};
 
 use super::RepairChanges;
 use crate::argument_names;

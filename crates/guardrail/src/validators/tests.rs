@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use knowledge::{FunctionKind, StartedWorker};
 use serde_json::{Value, json};
-use tool::{Category, RiskLevel, TextFormat, ToolSpec};
+use tool::definition::TextFormat;
+use tool::{Category, RiskLevel, ToolSpec};
 
 use super::*;
 use crate::guidance::{KnownMistake, KnownQuirk};

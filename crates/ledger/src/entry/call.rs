@@ -6,10 +6,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tool::{
-    CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, SharedText, TraceContext, Truncation,
-    Usage,
-};
+use tool::result::{Truncation, Usage};
+use tool::text::SharedText;
+use tool::{CallId, Caller, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
 
 /// Common fields of every record of a call, so that each line can be found and read on its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -223,7 +222,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use tool::TruncationUnit;
+    use tool::result::TruncationUnit;
 
     use super::*;
     use crate::{LedgerEntry, samples};

@@ -21,7 +21,7 @@ pub(super) fn check(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
             parameters.iter().filter_map(|parameter| parameter.get("name")?.text()).collect();
         let wants_session = command.get("wants_session").map(|wants| &wants.kind);
         if matches!(wants_session, Some(YamlNodeKind::Boolean(true))) {
-            names.push(tool::SESSION_ARGUMENT);
+            names.push(tool::definition::SESSION_ARGUMENT);
         }
         for part in command.get("argv").map(YamlNode::items).unwrap_or_default() {
             let words = if part.text().is_some() { std::slice::from_ref(part) } else { part.items() };
@@ -55,14 +55,14 @@ fn check_placeholder(word: &YamlNode, known: &[&str], field: &str, findings: &mu
     let Some(text) = word.text() else { return };
     let Some(name) = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         if text.contains('{') && text.contains('}') {
-            let message = format!("`{}` puts an argument inside a word", tool::shorten(text, 64));
+            let message = format!("`{}` puts an argument inside a word", tool::text::shorten(text, 64));
             let fix = "an argument is a word of its own: [\"--option\", \"{name}\"]";
             findings.add(DiagnosticCode::InvalidValue, FieldPosition::node(word, field), &message, fix);
         }
         return;
     };
     if name.is_empty() || name.contains(['{', '}']) {
-        let message = format!("`{}` is not one argument", tool::shorten(text, 64));
+        let message = format!("`{}` is not one argument", tool::text::shorten(text, 64));
         return findings.add(
             DiagnosticCode::InvalidValue,
             FieldPosition::node(word, field),
@@ -71,7 +71,7 @@ fn check_placeholder(word: &YamlNode, known: &[&str], field: &str, findings: &mu
         );
     }
     if !known.contains(&name) {
-        let fix = match tool::nearest_word(name, known.iter().copied()) {
+        let fix = match tool::text::nearest_word(name, known.iter().copied()) {
             Some(near) => format!("did you mean `{{{near}}}`?"),
             None => "declare it in `parameters` of this command".to_owned(),
         };

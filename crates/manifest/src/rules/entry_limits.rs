@@ -41,8 +41,10 @@ fn check_entries(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     for (name, group) in
         section("api_complexity", "field_mappings").map(YamlNode::entries).unwrap_or_default()
     {
-        let field =
-            format!("tool.api_complexity.field_mappings.{}", tool::shorten(name, tool::MAX_QUOTED_CHARS));
+        let field = format!(
+            "tool.api_complexity.field_mappings.{}",
+            tool::text::shorten(name, tool::text::MAX_QUOTED_CHARS)
+        );
         check_count(Some(group), &field, MAX_ENTRIES, findings);
     }
     check_count(tool.get("anti_patterns"), "tool.anti_patterns", MAX_ENTRIES, findings);

@@ -54,7 +54,7 @@ fn check_example(example: &YamlNode, field: &str, findings: &mut DiagnosticColle
     let is_known =
         scenario == "success" || ["failure_", "edge_case_"].iter().any(|start| scenario.starts_with(start));
     if !is_known {
-        let message = format!("the scenario `{}` is not of a known kind", tool::shorten(scenario, 64));
+        let message = format!("the scenario `{}` is not of a known kind", tool::text::shorten(scenario, 64));
         findings.add(
             DiagnosticCode::NamingConvention,
             at,

@@ -103,7 +103,7 @@ pub(super) fn is_joined(name: &str, joint: char) -> bool {
 
 fn suggested_name(name: &str, joint: char) -> String {
     let mut out = String::new();
-    for c in name.chars().take(tool::MAX_QUOTED_CHARS) {
+    for c in name.chars().take(tool::text::MAX_QUOTED_CHARS) {
         let is_word = c.is_ascii_alphanumeric();
         if (!is_word || c.is_ascii_uppercase()) && !out.is_empty() && !out.ends_with(joint) {
             out.push(joint);
@@ -116,5 +116,5 @@ fn suggested_name(name: &str, joint: char) -> String {
 }
 
 fn shortened_name(name: &str) -> std::borrow::Cow<'_, str> {
-    tool::shorten(name, tool::MAX_QUOTED_CHARS)
+    tool::text::shorten(name, tool::text::MAX_QUOTED_CHARS)
 }

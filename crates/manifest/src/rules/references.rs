@@ -43,7 +43,7 @@ fn check_health_command(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>)
         Some(_) => ("it may change something", "give the command `category: read_only`"),
         None => ("it is not a command of this manifest", "list it with `category: read_only`"),
     };
-    let name = tool::shorten(name, tool::MAX_QUOTED_CHARS);
+    let name = tool::text::shorten(name, tool::text::MAX_QUOTED_CHARS);
     let message = format!("`{name}` is not called as a health check: {message}");
     let at = FieldPosition::node(reference, "tool.mcp_specific.health_check.command");
     findings.add(DiagnosticCode::IgnoredField, at, &message, fix);
@@ -83,9 +83,9 @@ fn check_validated_commands(tool: &YamlNode, findings: &mut DiagnosticCollector<
         let Some(validates) = validator.get("validates") else { continue };
         let Some(text) = validates.text().filter(|text| !known.contains(text)) else { continue };
         let field = format!("tool.executable_knowledge.validators[{index}].validates");
-        let name = tool::shorten(text, tool::MAX_QUOTED_CHARS);
+        let name = tool::text::shorten(text, tool::text::MAX_QUOTED_CHARS);
         let message = format!("this validator never runs: `{name}` is not a command of this manifest");
-        let fix = match tool::nearest_word(text, known.iter().copied()) {
+        let fix = match tool::text::nearest_word(text, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("add `{name}` to `commands`"),
         };
@@ -133,7 +133,7 @@ fn report_unresolved(
     findings: &mut DiagnosticCollector<'_>,
 ) {
     let wanted = text.strip_prefix(prefix).unwrap_or(text);
-    let fix = match tool::nearest_word(wanted, known.iter().copied()) {
+    let fix = match tool::text::nearest_word(wanted, known.iter().copied()) {
         Some(near) => format!("did you mean `{prefix}{near}`?"),
         None if known.is_empty() => "this manifest defines none".to_owned(),
         None => format!(
@@ -146,6 +146,6 @@ fn report_unresolved(
                 .join(", ")
         ),
     };
-    let message = format!("`{}` is not defined", tool::shorten(text, tool::MAX_QUOTED_CHARS));
+    let message = format!("`{}` is not defined", tool::text::shorten(text, tool::text::MAX_QUOTED_CHARS));
     findings.add(DiagnosticCode::UnresolvedReference, FieldPosition::node(reference, field), &message, &fix);
 }

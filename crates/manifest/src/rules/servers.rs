@@ -83,7 +83,7 @@ fn all_lines(node: &YamlNode, lines: &mut BTreeSet<u64>) {
 /// Checks the name and header of a key.
 fn check_key_name(key: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     if let Some((node, name)) = key.get("name").and_then(|node| Some((node, node.text()?)))
-        && (name.len() > tool::MAX_QUOTED_CHARS || !(is_joined(name, '-') || is_joined(name, '_')))
+        && (name.len() > tool::text::MAX_QUOTED_CHARS || !(is_joined(name, '-') || is_joined(name, '_')))
     {
         // The value is not quoted, because a user who misunderstood the field may have written the key itself
         // here.

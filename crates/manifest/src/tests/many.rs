@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use strict_yaml::Document;
 
 use super::{good, shown, syntax};
-use crate::{DiagnosticCode, ManifestLoadResult, load_all};
+use crate::diagnostic::DiagnosticCode;
+use crate::{ManifestLoadResult, load_all};
 
 fn load(files: &[(&str, String)]) -> ManifestLoadResult {
     let folder = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{check, good, read, shown};
-use crate::DiagnosticCode::{IgnoredField, UnknownField};
+use crate::diagnostic::DiagnosticCode::{IgnoredField, UnknownField};
 use crate::{CommandLine, Diagnostic, DiagnosticSeverity, Manifest, load_all};
 
 fn fixture(name: &str) -> String {

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use governance::{
-    NameComparison, PathVariables, Permit, Policy, PolicyEnvironment, ProtectedFolders, RateCounts,
-    Situation, Verdict, Workspaces, judge, precheck,
-};
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{Permit, Policy, RateCounts, Situation, Verdict, Workspaces, judge, precheck};
 use guardrail::InputSchema;
 use serde_json::json;
 use tool::{Category, Mode, RiskLevel, ToolSpec};

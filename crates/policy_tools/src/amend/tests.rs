@@ -1,7 +1,7 @@
 //! Edits of hand-written policy files.
 
 use super::apply_edit;
-use governance::{EditAction, PolicyEdit, PolicyFile};
+use governance::suggested_change::{EditAction, PolicyEdit, PolicyFile};
 
 fn check(text: &str, keys: &str, act: EditAction, expect: Option<&str>) {
     let keys = keys.split('.').map(str::to_owned).collect();

@@ -111,10 +111,10 @@ fn redundant_modes_commands_and_hosts_are_found() {
 
 #[test]
 fn shipped_policy_has_no_findings() {
-    let environment = crate::PolicyEnvironment {
-        variables: crate::PathVariables::with_home("/home/anna".as_ref()),
-        protected: crate::ProtectedFolders::default(),
-        name_comparison: crate::NameComparison::CaseSensitive,
+    let environment = crate::policy_environment::PolicyEnvironment {
+        variables: crate::policy_environment::PathVariables::with_home("/home/anna".as_ref()),
+        protected: crate::policy_environment::ProtectedFolders::default(),
+        name_comparison: crate::policy_environment::NameComparison::CaseSensitive,
     };
     let policy = crate::Policy::embedded(&environment).unwrap();
     let definitions = ["read_file", "write_file", "copy_file", "fetch", "run"].map(definition);

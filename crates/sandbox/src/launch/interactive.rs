@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use tokio::net::unix::pipe;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::cleanup::RunHandle;
 use crate::cleanup::quarantine::Quarantined;

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::backend;
 use crate::check::probe;

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, recv};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::backend::{self, LauncherChildren};
 use crate::error::SandboxError;

@@ -6,8 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use governance::NetworkAccess;
-use tool::SandboxTier;
+use governance::files::NetworkAccess;
+use tool::result::SandboxTier;
 
 use crate::launch::wire_format::{self, MessageWriter};
 use crate::scan::file_identity::ExpectedFile;

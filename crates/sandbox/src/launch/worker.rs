@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::error::SandboxError;
 use crate::launch;

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::SetupChannel;
 use crate::launch::status::{LauncherStatus, SetupFailure, SetupStep};

@@ -2,10 +2,10 @@
 
 use std::io;
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::status::{SetupFailure, SetupStep};
 use crate::layers::{self, SandboxLayer};

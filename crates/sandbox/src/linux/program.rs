@@ -6,9 +6,9 @@ pub(crate) mod program_start;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use rustix::fs::{Mode, OFlags};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::SetupChannel;
 use crate::launch::spec::RunSpec;

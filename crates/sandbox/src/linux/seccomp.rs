@@ -7,9 +7,9 @@ pub(crate) mod syscalls;
 use std::collections::BTreeMap;
 use std::io;
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libc::sock_filter;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::status::{SetupFailure, SetupStep};
 use crate::layers::{self, SandboxLayer};

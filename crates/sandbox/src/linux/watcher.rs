@@ -18,7 +18,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::WaitPidFlag;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::ControlChannel;
 use crate::launch::spec::RunLimits;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 
 use crate::launch::spec::RunSpec;
 
@@ -189,7 +189,7 @@ impl SandboxProfile {
 mod tests {
     use std::time::Duration;
 
-    use tool::SandboxTier;
+    use tool::result::SandboxTier;
 
     use super::*;
     use crate::launch::spec::RunLimits;

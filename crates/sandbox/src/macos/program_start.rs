@@ -14,7 +14,7 @@ use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use super::processes::{self, ListedProcess};
 use super::profile;

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 /// Search path for programs, and value of `PATH`. Neither a caller nor a workspace can change it.
 pub(crate) const SEARCH_PATH: &[&str] = if cfg!(target_os = "macos") {

@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use governance::{SYSTEM_FOLDERS, VisibilityFilter};
+use governance::SYSTEM_FOLDERS;
+use governance::rules::VisibilityFilter;
 use rustix::fs::FileType;
 
 use crate::cleanup::WorkspaceBaseline;

@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, geteuid};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::backend;
 use crate::block_on;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use nix::unistd::{Pid, getpid};
 use tokio::sync::Barrier;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::LAUNCHER_NAME;
 use crate::launch::pool::{Launcher, LauncherPool, MAX_READY};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::backend;
 use crate::controls::{TestWorkspace, run_without};

@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::block_on;
 use crate::controls::TestWorkspace;

@@ -72,7 +72,7 @@ async fn answers_and_reaches_nothing() {
     std::fs::write(&secret, "secret").expect("a secret");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut worker = start(&TASK).await;
-    assert_eq!(worker.tier(), tool::SandboxTier::Full);
+    assert_eq!(worker.tier(), tool::result::SandboxTier::Full);
     for round in ["one", "two"] {
         assert_eq!(ask(&mut worker, round).await, format!("heard {round}"), "it stays alive");
     }

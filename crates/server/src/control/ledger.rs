@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use execution::{ExportFormat, LedgerError, LedgerFilter, LedgerRecord};
+use execution::ledger_queries::{ExportFormat, LedgerError, LedgerFilter, LedgerRecord};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tool::CallId;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use approvals::OperatorProof;
-use execution::{Reversal, RevertedChange, ToolExecutionLayer, UndoError, UndoResult};
+use execution::ToolExecutionLayer;
+use execution::undo::{Reversal, RevertedChange, UndoError, UndoResult};
 use serde_json::{Value, json};
 use tool::{CallId, Caller, CallerEndpoint};
 

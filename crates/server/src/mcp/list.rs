@@ -5,7 +5,8 @@ use std::sync::Arc;
 use execution::ToolFilter;
 use serde::Serialize;
 use serde_json::Value;
-use tool::{ToolDefinition, ToolFormat};
+use tool::ToolDefinition;
+use tool::definition::ToolFormat;
 
 use super::era::{CacheHints, McpEra};
 use crate::agent::AgentContext;

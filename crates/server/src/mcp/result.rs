@@ -3,7 +3,8 @@
 
 use serde::Serialize;
 use serde_json::Value;
-use tool::{FailureReport, Refusal, RefusalCode, ResultMetadata, ToolResult};
+use tool::result::{FailureReport, ResultMetadata};
+use tool::{Refusal, RefusalCode, ToolResult};
 
 use super::era::StatelessResultFields;
 use crate::rpc::{self, RpcError, RpcReply};
@@ -132,9 +133,8 @@ fn failure_text(result: &ToolResult) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tool::{
-        ArgumentProblem, CallId, Failure, FailureKind, Mode, Repair, RuleRef, ToolOutput, TraceContext,
-    };
+    use tool::refusal::{ArgumentProblem, Repair};
+    use tool::{CallId, Failure, FailureKind, Mode, RuleRef, ToolOutput, TraceContext};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use execution::{LayerStatus, ToolFilter};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::ToolFormat;
+use tool::definition::ToolFormat;
 
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;

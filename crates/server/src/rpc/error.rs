@@ -3,8 +3,9 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tool::RefusalCode;
 use tool::strict_json::JsonError;
-use tool::{RefusalCode, nearest_word};
+use tool::text::nearest_word;
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tool::{Category, Mode, ToolFormat};
+use tool::definition::ToolFormat;
+use tool::{Category, Mode};
 
 use super::RpcError;
 use super::error::type_of;

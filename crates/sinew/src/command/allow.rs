@@ -7,8 +7,11 @@
 use std::collections::BTreeSet;
 
 use execution::ConfigSnapshot;
+use governance::Policy;
+use governance::dry_run::DryRunResult;
 use governance::files::VerdictKind;
-use governance::{DryRunResult, Policy, PolicyEdit, PolicyEnvironment, PolicyFile, SuggestedChange};
+use governance::policy_environment::PolicyEnvironment;
+use governance::suggested_change::{PolicyEdit, PolicyFile, SuggestedChange};
 use ledger::{LedgerEntry, LedgerReader, LedgerRecord};
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -314,7 +317,7 @@ impl RefusedCallRecord {
 
     /// Checks that the changed policy would load: its own examples may require that this call is refused.
     fn check_loads(&self, snapshot: &ConfigSnapshot, policy: &Policy) -> Result<(), CommandError> {
-        let judged = snapshot.hosts.iter().flat_map(execution::Host::definitions);
+        let judged = snapshot.hosts.iter().flat_map(execution::host::Host::definitions);
         let definitions = snapshot.registry.definitions().chain(judged).map(AsRef::as_ref);
         policy.check_tools(definitions).map(drop).map_err(|error| self.load_error(&error.to_string()))
     }

@@ -6,7 +6,8 @@ mod watch;
 
 use approvals::{ApprovalRequestLine, LineStyle, ListedApproval, escape_for_display};
 use serde_json::{Map, Value, json};
-use tool::{json_kind, strict_json};
+use tool::strict_json;
+use tool::text::json_kind;
 
 use crate::cli::{ApprovalsCommand, JsonArgs};
 use crate::command_context::CommandContext;

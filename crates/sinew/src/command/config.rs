@@ -59,13 +59,14 @@ fn setting_rows(file: &Path) -> Result<Vec<SettingRow>, CommandError> {
         document.tree().map_err(CommandError::configuration)
     };
     let built_in = tree(
-        Document::from_text("built in", server::SETTINGS_TEMPLATE).map_err(CommandError::configuration)?,
+        Document::from_text("built in", server::settings::SETTINGS_TEMPLATE)
+            .map_err(CommandError::configuration)?,
     )?;
     let written = match std::fs::symlink_metadata(file) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => None,
         _ => Some(tree(Document::read_trusted(file).map_err(CommandError::configuration)?)?),
     };
-    let schema = schemars::schema_for!(server::DaemonSettingsFile).to_value();
+    let schema = schemars::schema_for!(server::settings::DaemonSettingsFile).to_value();
     let variable = |name: &str| std::env::var(name).ok();
     Ok(setting_sources::setting_rows(&schema, &built_in, written.as_ref(), variable))
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use clap::error::ErrorKind;
-use tool::nearest_word;
+use tool::text::nearest_word;
 
 use crate::cli::{Cli, HelpArgs, ManualArgs};
 use crate::command_context::CommandContext;

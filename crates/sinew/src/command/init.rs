@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use server::WorkspaceAccessSetting;
+use server::settings::WorkspaceAccessSetting;
 
 use crate::cli::InitArgs;
 use crate::command::{pin, schema, workspace};
@@ -66,7 +66,7 @@ pub(crate) fn write_configuration(
 ) -> Result<(), CommandError> {
     let governance = setting.home().config_dir().join("governance");
     create_private_folder(&governance)?;
-    write_file(&setting.home().settings_file(), server::SETTINGS_TEMPLATE, existing)?;
+    write_file(&setting.home().settings_file(), server::settings::SETTINGS_TEMPLATE, existing)?;
     for (name, text) in policy_files() {
         write_file(&governance.join(name), text, existing)?;
     }

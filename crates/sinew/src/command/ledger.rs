@@ -11,7 +11,8 @@ use ledger::{
     ExportFormat, LedgerError, LedgerReader, LedgerRecord, RecordFilter, VerifyFinding, VerifyReport, verify,
 };
 use serde_json::{Value, json};
-use tool::{CallId, shorten};
+use tool::CallId;
+use tool::text::shorten;
 
 use crate::cli::{JsonArgs, LedgerCommand, LedgerExportFormat};
 use crate::command_context::CommandContext;

@@ -1,7 +1,7 @@
 //! `sinew schema`: prints the JSON Schemas of configuration files and messages.
 
 use schemars::{Schema, schema_for};
-use tool::nearest_word;
+use tool::text::nearest_word;
 
 use crate::cli::SchemaArgs;
 use crate::exit::{CommandError, ExitKind};
@@ -17,7 +17,7 @@ const SCHEMAS: [NamedSchema; 11] = [
     ("guardrails", || schema_for!(guardrail::GuardrailsFile)),
     ("manifest", || schema_for!(manifest::ManifestFile)),
     ("host", || schema_for!(crate::host_table::HostFile)),
-    ("settings", || schema_for!(server::DaemonSettingsFile)),
+    ("settings", || schema_for!(server::settings::DaemonSettingsFile)),
     ("tool-definition", || schema_for!(tool::ToolSpec)),
     ("tool-result", || schema_for!(tool::ToolResult)),
     ("refusal", || schema_for!(tool::Refusal)),

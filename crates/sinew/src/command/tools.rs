@@ -2,7 +2,9 @@
 
 use execution::ToolFilter;
 use serde_json::json;
-use tool::{ToolDefinition, ToolFormat, nearest_word};
+use tool::ToolDefinition;
+use tool::definition::ToolFormat;
+use tool::text::nearest_word;
 
 use crate::cli::{JsonArgs, ToolsCommand};
 use crate::command_context::CommandContext;

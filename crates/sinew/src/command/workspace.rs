@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use serde_json::json;
-use server::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
+use server::settings::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
 
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use server::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
+use server::settings::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
 use toolbox::{ProviderOptions, RobotsPolicy, WebAccess, WebOptions};
 use web_content::SearchEngine;
 

@@ -1,6 +1,6 @@
 //! File format of a host table.
 
-use execution::OnPermit;
+use execution::host::OnPermit;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,8 +1,9 @@
 //! Tests: the built-in table is valid and matches its documentation, and errors in a table have a location.
 
-use execution::{HostTool, OnPermit};
+use execution::host::{HostTool, OnPermit};
 use strict_yaml::Document;
-use tool::{Mode, PathAccess};
+use tool::Mode;
+use tool::definition::PathAccess;
 
 use super::*;
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use tool::is_invisible;
+use tool::text::is_invisible;
 
 /// Use of colour in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,9 +10,8 @@ use opentelemetry_proto::tonic::common::v1::{KeyValue as Pair, any_value::Value 
 use opentelemetry_proto::tonic::metrics::v1::{Metric, metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::{Value, json};
-use tool::{
-    CallId, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext, Truncation, TruncationUnit,
-};
+use tool::result::{Truncation, TruncationUnit};
+use tool::{CallId, FailureKind, Mode, RefusalCode, RuleRef, ToolName, TraceContext};
 
 use super::*;
 use crate::event::set_content_capture;

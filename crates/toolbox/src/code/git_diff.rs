@@ -6,9 +6,9 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
-};
+use tool::definition::Annotations;
+use tool::result::{Truncation, TruncationUnit};
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use super::git::{GitProgram, RepoPath, Repository, Revision, exclude_pathspec};
 use crate::output_budget;

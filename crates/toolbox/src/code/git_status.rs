@@ -8,7 +8,8 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, RiskLevel, ToolOutput, ToolSpec};
 
 use super::git::{GitProgram, Repository};
 use crate::output_budget;

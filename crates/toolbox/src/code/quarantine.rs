@@ -5,7 +5,7 @@ use std::path::Path;
 use sandbox::Quarantined;
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::escape_invisible_line;
+use tool::text::escape_invisible_line;
 
 #[derive(Serialize, JsonSchema)]
 pub(super) struct QuarantinedFile {

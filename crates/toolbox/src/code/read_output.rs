@@ -5,7 +5,9 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Usage};
+use tool::definition::Annotations;
+use tool::result::Usage;
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use super::output_encoding;
 use crate::tool_registration::{ToolRegistration, TypedOutput};

@@ -13,7 +13,8 @@ use sandbox::{CommandPreview, FolderAccess, Sandbox, SandboxCommand, WorkingDire
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolSpec};
 
 use self::command_output::{CommandOutput, to_output};
 use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};

@@ -10,7 +10,8 @@ use sandbox::{RunEnd, RunReport, Sandbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
 
 use super::git::RepoPath;
 use super::lint_findings::{self, LintFinding};

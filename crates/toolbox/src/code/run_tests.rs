@@ -9,7 +9,9 @@ use sandbox::{FolderAccess, RunReport, Sandbox, SandboxCommand};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec, Truncation};
+use tool::definition::Annotations;
+use tool::result::Truncation;
+use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
 
 use super::git::RepoPath;
 use super::junit;

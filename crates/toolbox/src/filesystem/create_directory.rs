@@ -9,7 +9,8 @@ use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, Mode, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, Mode, RiskLevel, ToolOutput, ToolSpec};
 
 use super::{display_path, target};
 use crate::blocking_tool::ChangeContext;

@@ -27,7 +27,7 @@ impl Cursor {
             Some((u64::from_str_radix(rank, 16).ok()?, PathBuf::from(OsString::from_vec(path))))
         });
         let unknown = || {
-            let message = format!("`cursor` is not valid: `{}`", tool::shorten(text, 40));
+            let message = format!("`cursor` is not valid: `{}`", tool::text::shorten(text, 40));
             Failure::new(FailureKind::Conflict, message)
                 .with_hint("pass next_cursor of an earlier result unchanged, or omit cursor")
         };

@@ -10,7 +10,8 @@ use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec};
 
 use super::{display_path, dry_run, inventory, target};
 use crate::blocking_tool::ChangeContext;

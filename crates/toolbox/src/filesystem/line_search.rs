@@ -71,8 +71,10 @@ impl LineQuery {
             .dfa_size_limit(MAX_COMPILED_BYTES);
         builder.line_terminator(Some(b'\n')).fixed_strings(!regex);
         let matcher = builder.build(text).map_err(|error| {
-            let message =
-                format!("`query` is not a valid expression: {}", tool::shorten(&error.to_string(), 300));
+            let message = format!(
+                "`query` is not a valid expression: {}",
+                tool::text::shorten(&error.to_string(), 300)
+            );
             let hint = "a match cannot span lines; set regex to false to search for the literal text";
             Failure::new(FailureKind::Conflict, message).with_hint(hint)
         })?;
@@ -171,7 +173,7 @@ impl Sink for MatchCollector<'_> {
 fn display_line(line: &[u8]) -> String {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    tool::shorten(&String::from_utf8_lossy(line), MAX_SHOWN_CHARS).into_owned()
+    tool::text::shorten(&String::from_utf8_lossy(line), MAX_SHOWN_CHARS).into_owned()
 }
 
 #[cfg(test)]

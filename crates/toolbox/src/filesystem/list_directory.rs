@@ -8,7 +8,9 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit};
+use tool::definition::Annotations;
+use tool::result::{Truncation, TruncationUnit};
+use tool::{Category, Failure, RiskLevel, ToolOutput, ToolSpec};
 
 use super::cursor::Cursor;
 use super::name_pattern::NamePattern;

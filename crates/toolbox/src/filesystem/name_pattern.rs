@@ -19,7 +19,8 @@ impl NamePattern {
             .empty_alternates(true)
             .build();
         let glob = glob.map_err(|error| {
-            let message = format!("`{}` is not a valid glob: {}", tool::shorten(text, 80), error.kind());
+            let message =
+                format!("`{}` is not a valid glob: {}", tool::text::shorten(text, 80), error.kind());
             Failure::new(FailureKind::Conflict, message).with_hint(
                 "`*` matches any part of a name, `**/` any directories, `[ab]` one of the characters",
             )

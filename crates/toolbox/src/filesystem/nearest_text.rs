@@ -43,7 +43,7 @@ pub(super) fn nearest_lines(text: &str, piece: &str) -> Option<NearestLines> {
     Some(NearestLines {
         first_line: first + 1,
         last_line,
-        text: tool::shorten(&shown.join("\n"), MAX_SHOWN_CHARS).into_owned(),
+        text: tool::text::shorten(&shown.join("\n"), MAX_SHOWN_CHARS).into_owned(),
     })
 }
 

@@ -5,10 +5,9 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
-    Usage, canonical,
-};
+use tool::definition::Annotations;
+use tool::result::{Truncation, TruncationUnit, Usage};
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, canonical};
 
 use super::content_encoding::{self, ContentEncoding};
 use super::file_part::{FilePart, FileSlice};

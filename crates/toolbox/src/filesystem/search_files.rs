@@ -8,10 +8,9 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
-    Usage,
-};
+use tool::definition::Annotations;
+use tool::result::{Truncation, TruncationUnit, Usage};
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use super::cursor::Cursor;
 use super::ignore_rules::IgnoreRules;

@@ -9,9 +9,9 @@ use registry::CallPreview;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec, Usage, canonical,
-};
+use tool::definition::Annotations;
+use tool::result::Usage;
+use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec, canonical};
 
 use super::dry_run::{DryRunDiff, check_digest, expected, max_file_bytes, preview_change, read_current};
 use super::{create_directory, display_path, target};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolSpec};
 
 use super::internals::{Internals, InternalsSource, IntrospectionTool, RuntimeStatus};
 use crate::tool_registration::ToolRegistration;

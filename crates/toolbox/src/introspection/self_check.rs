@@ -5,7 +5,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, RiskLevel, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, RiskLevel, ToolSpec};
 
 use super::internals::{Internals, InternalsSource, IntrospectionTool, SelfCheckResult};
 use crate::tool_registration::ToolRegistration;

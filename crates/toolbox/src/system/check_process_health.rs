@@ -5,9 +5,9 @@ use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{
-    Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec, Truncation, TruncationUnit,
-};
+use tool::definition::Annotations;
+use tool::result::{Truncation, TruncationUnit};
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use super::platform;
 use super::process_facts::ProcessFacts;

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Annotations, Category, Failure, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, RiskLevel, ToolOutput, ToolSpec};
 
 use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult};
 use super::{log_files, platform};

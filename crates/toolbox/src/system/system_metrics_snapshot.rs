@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use system_metrics::{SystemSampler, SystemSnapshot};
-use tool::{Annotations, Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
+use tool::definition::Annotations;
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use crate::tool_registration::{ToolRegistration, TypedOutput};
 

@@ -10,7 +10,8 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Failure, FailureKind, SandboxTier, ToolOutput, Truncation, TruncationUnit, Usage};
+use tool::result::{SandboxTier, Truncation, TruncationUnit, Usage};
+use tool::{Failure, FailureKind, ToolOutput};
 use url::Url;
 use web_content::{DocumentKind, ExtractionPurpose, ExtractionReply, PagePart, PageText};
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 use outbound::HttpResponse;
 use sandbox::{ResourceUsage, RunEnd, Sandbox, SandboxError, SandboxWorker, WorkerTask};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tool::{Failure, FailureKind, SandboxTier, Usage};
+use tool::result::{SandboxTier, Usage};
+use tool::{Failure, FailureKind};
 use web_content::{ExtractionPurpose, ExtractionReply, ExtractionRequest};
 
 /// Task name that makes this program run as a page worker.

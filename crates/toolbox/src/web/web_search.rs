@@ -9,7 +9,8 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::{Failure, FailureKind, Refusal, SandboxTier, ToolOutput, Usage};
+use tool::result::{SandboxTier, Usage};
+use tool::{Failure, FailureKind, Refusal, ToolOutput};
 use web_content::WebSearchHit;
 
 use super::search_providers::{

@@ -7,10 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use file_access::{UndoLimits, UndoStore};
-use governance::{
-    NameComparison, PathVariables, Permit, Policy, PolicyEnvironment, ProtectedFolders, Workspace,
-    WorkspaceAccess, Workspaces,
-};
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{Permit, Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::CuratedGuardrails;
 use jiff::Timestamp;
 use ledger::{Ledger, LedgerOptions};

@@ -32,7 +32,7 @@ use std::os::unix::fs::symlink;
 use serde_json::json;
 
 use super::fixture::{definition, machine};
-use crate::NameComparison;
+use crate::policy_environment::NameComparison;
 
 #[test]
 fn links_through_proc_do_not_leave_the_workspace() {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::fixture::{NO_TOOL_ENTRIES, VerdictSummary, machine, valid_call};
-use crate::{Isolation, RateCounts, Situation, Verdict, judge, precheck};
+use crate::files::Isolation;
+use crate::{RateCounts, Situation, Verdict, judge, precheck};
 
 const WRITE_MODES: &str = "tools:
   write_file:

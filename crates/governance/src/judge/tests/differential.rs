@@ -21,12 +21,10 @@ use crate::effective_policy::EffectivePolicy;
 use crate::judge::{DecisionInput, check_typed, decide};
 use crate::normalized_path::NormalizedPath;
 use crate::policy::PolicyDocuments;
+use crate::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use crate::reached_path::{ReachedObject, ReachedPath};
 use crate::rule_trace::{RuleOutcome, RuleTrace, TraceRecorder};
-use crate::{
-    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, RateCounts, Situation,
-    Workspace, WorkspaceAccess, Workspaces,
-};
+use crate::{Policy, RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 
 /// Returns the three policy files for a plan.
 fn files(plan: &PolicyPlan) -> [String; 3] {

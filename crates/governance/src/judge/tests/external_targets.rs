@@ -5,7 +5,8 @@ use tool::{Mode, RefusalCode};
 
 use super::fixture::{NO_TOOL_ENTRIES, machine, valid_call};
 use crate::files::{Isolation, NetworkAccess};
-use crate::{Confinement, HostLocation, RateCounts, Situation, Verdict, precheck};
+use crate::rules::Confinement;
+use crate::{HostLocation, RateCounts, Situation, Verdict, precheck};
 
 const RUN: &str = "tools:
   run:

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::fixture::{NO_TOOL_ENTRIES, VerdictSummary, machine, valid_call};
-use crate::{NameComparison, RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces, judge, precheck};
+use crate::policy_environment::NameComparison;
+use crate::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces, judge, precheck};
 
 #[test]
 fn missing_list_means_workspaces_and_empty_list_means_none() {

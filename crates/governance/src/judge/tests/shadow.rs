@@ -4,7 +4,8 @@ use serde_json::json;
 use tool::Mode;
 
 use super::fixture::{machine, valid_call};
-use crate::{RuleOutcome, RuleTrace, Verdict};
+use crate::Verdict;
+use crate::rule_trace::{RuleOutcome, RuleTrace};
 
 const TOOLS: &str = "tools:
   write_file:

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use nix::fcntl::AtFlags;
 use rustix::process::{Resource, Rlimit, setrlimit};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::STDIO_COUNT;
 use crate::launch::spec::{RunLimits, RunSpec};

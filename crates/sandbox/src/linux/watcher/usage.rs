@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::spec::RunLimits;
 use crate::layers::{self, SandboxLayer};

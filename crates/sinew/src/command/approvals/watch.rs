@@ -14,7 +14,7 @@ use crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Map, Value, json};
 use server::{Client, ClientError, DaemonSocket};
 use tokio::runtime::Runtime;
-use tool::is_invisible;
+use tool::text::is_invisible;
 
 use super::decisions::error_code;
 use super::parse_listed;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sandbox::{Sandbox, SandboxFinding};
 use server::{LockHolder, StateLock};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use super::Row;
 use crate::command_context::CommandContext;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use connectors::{ConfiguredKey, ConfiguredKeys};
 use manifest::Manifest;
-use server::{ProviderSetting, Settings};
+use server::settings::{ProviderSetting, Settings};
 use url::Url;
 
 use super::Row;

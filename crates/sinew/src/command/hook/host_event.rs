@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Component, PathBuf};
 
-use execution::HostCallOrigin;
+use execution::host::HostCallOrigin;
 use serde_json::{Map, Value};
 use tool::strict_json;
 
@@ -43,7 +43,7 @@ impl HostEvent {
     pub(super) fn expect_name(&self, expected: &[&'static str]) -> Result<&'static str, String> {
         let name = self.required_text("hook_event_name")?;
         expected.iter().copied().find(|known| *known == name).ok_or_else(|| {
-            let shown = tool::shorten(&name, tool::MAX_QUOTED_CHARS).escape_debug().to_string();
+            let shown = tool::text::shorten(&name, tool::text::MAX_QUOTED_CHARS).escape_debug().to_string();
             format!("this hook is for {}, not for `{shown}`", expected.join(" and "))
         })
     }

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 
-use execution::{ExplainedVerdict, Explanation, HostVerdict, OnPermit};
+use execution::host::{HostVerdict, OnPermit};
+use execution::{ExplainedVerdict, Explanation};
 use serde_json::{Value, json};
 use tool::Refusal;
 
@@ -162,7 +163,7 @@ fn approval_text(explanation: &Explanation) -> String {
 }
 
 fn shorten_reason(text: &str) -> String {
-    tool::shorten(text, MAX_REASON_LENGTH).into_owned()
+    tool::text::shorten(text, MAX_REASON_LENGTH).into_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `sinew hook post-tool-use`: asks the daemon for advice on the result of a host tool, else reviews it in
 //! this process with the same configuration. It blocks nothing, undoes nothing and writes nothing.
 
-use execution::{Advice, HostCallOutcome};
+use execution::host::{Advice, HostCallOutcome};
 use governance::Policy;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn review_in_process(setting: &CommandContext, review: &HostCallOutcome) -> Resu
         HostCallOutcome::Succeeded(answer) => {
             let redactor =
                 execution::redactor(&load_policy(setting)?).map_err(CommandError::configuration)?;
-            Ok(execution::secrets_advice(&redactor, answer))
+            Ok(execution::host::secrets_advice(&redactor, answer))
         }
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use approvals::ApprovalMode;
-use execution::{CallRequest, HostCall, HostCallOrigin, HostJudge, HostVerdict, UnknownHost};
+use execution::CallRequest;
+use execution::host::{HostCall, HostCallOrigin, HostJudge, HostVerdict, UnknownHost};
 use serde_json::{Value, json};
 use tool::{Arguments, Caller, CallerEndpoint};
 

@@ -10,7 +10,7 @@ use manifest::{CommandExample, Manifest, ManifestCommandSpec, ToolType};
 use registry::{Tool, ToolRegistry};
 use sandbox::Sandbox;
 use serde_json::{Value, json};
-use server::Settings;
+use server::settings::Settings;
 use tool::{Refusal, RefusalCode};
 
 use crate::cli::JsonArgs;

@@ -124,7 +124,7 @@ fn header(options: &ImportOptions<'_>) -> String {
 /// Writes the command of a tool, with the schema that the server states.
 fn command_text(options: &ImportOptions<'_>, name: &str, tool: &Value) -> String {
     let description = tool.get("description").and_then(Value::as_str).unwrap_or(name);
-    let description = tool::escape_invisible(&tool::shorten(description, MAX_DESCRIPTION_CHARS));
+    let description = tool::text::escape_invisible(&tool::text::shorten(description, MAX_DESCRIPTION_CHARS));
     let schema = tool.get("inputSchema").cloned().unwrap_or_else(|| json!({"type": "object"}));
     let says_read_only = tool.pointer("/annotations/readOnlyHint") == Some(&Value::Bool(true));
     let category = match (options.read_only, says_read_only) {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use execution::{ConfigSnapshot, Host};
+use execution::ConfigSnapshot;
+use execution::host::Host;
 use governance::Policy;
 use guardrail::CuratedGuardrails;
 use jiff::Timestamp;
@@ -77,7 +78,7 @@ fn curated_map_differences(
         return Ok(Vec::new());
     }
     let candidate = CuratedGuardrails::load(against).map_err(CommandError::configuration)?;
-    Ok(execution::curated_map_differences(&snapshot.curated, &candidate))
+    Ok(execution::reload::curated_map_differences(&snapshot.curated, &candidate))
 }
 
 /// Returns the definitions of all tools, including host tools, except host tools with the name of a

@@ -4,7 +4,8 @@ use governance::Permit;
 use sandbox::{Captured, RunEnd, RunReport};
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::{Failure, ToolOutput, Truncation, TruncationUnit};
+use tool::result::{Truncation, TruncationUnit};
+use tool::{Failure, ToolOutput};
 
 use super::sandbox_denials::{self, SandboxDenial, denial_note};
 use crate::code::output_encoding;

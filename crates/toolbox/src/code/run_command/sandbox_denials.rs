@@ -3,7 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use governance::{NetworkAccess, PathEntryKind, Permit, WorkspaceAccess, is_run_automatically};
+use governance::files::NetworkAccess;
+use governance::{PathEntryKind, Permit, WorkspaceAccess, is_run_automatically};
 use sandbox::{RunEnd, RunReport};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -10,7 +10,8 @@ use manifest::{CommandExample, Manifest, ToolType};
 use registry::ToolRegistry;
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tool::{Category, FailureKind, ToolDefinition, ToolResult, shorten};
+use tool::text::shorten;
+use tool::{Category, FailureKind, ToolDefinition, ToolResult};
 
 use super::TestExtent;
 use crate::command::call;

@@ -375,7 +375,7 @@ fn wrapping_breaks_between_words_and_loses_nothing() {
 
 #[test]
 fn every_visible_character_has_a_width() {
-    let shown = (' '..=char::MAX).filter(|c| !tool::is_invisible(*c));
+    let shown = (' '..=char::MAX).filter(|c| !tool::text::is_invisible(*c));
     for c in shown {
         let line = approvals::ApprovalRequestLine {
             style: approvals::LineStyle::Plain,

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::path_declarations::{self, ACCESS_KEYWORD, is_path};
-use crate::{Arguments, Category, DefinitionError};
+use super::path_declarations::{self, ACCESS_KEYWORD, is_path};
+use crate::definition::DefinitionError;
+use crate::{Arguments, Category};
 
 /// Access that a tool needs to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

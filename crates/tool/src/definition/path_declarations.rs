@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::{DefinitionError, MAX_QUOTED_CHARS, nearest_word, shorten};
+use crate::definition::DefinitionError;
+use crate::text::{MAX_QUOTED_CHARS, nearest_word, shorten};
 
 /// Keyword that states the access a tool needs to a path.
 pub(crate) const ACCESS_KEYWORD: &str = "x-sinew-access";

@@ -1,6 +1,6 @@
 //! Errors of a tool definition, worded for the author of the tool.
 
-use crate::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
+use super::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
 
 /// Reason why a tool definition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,15 +4,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::external_target_argument::ExternalTargetArgument;
+use super::parameter::object_schema;
+use super::path_argument::PathArgument;
+use super::schema_of::{Direction, schema_of};
 use crate::definition::Annotations;
-use crate::external_target_argument::ExternalTargetArgument;
-use crate::parameter::object_schema;
-use crate::path_argument::PathArgument;
-use crate::schema_of::{Direction, schema_of};
-use crate::{
-    Category, DefinitionError, MAX_QUOTED_CHARS, Mode, RiskLevel, SharedText, ToolDefinition, ToolName,
-    ToolParameter, shorten,
-};
+use crate::definition::{DefinitionError, ToolParameter};
+use crate::text::{MAX_QUOTED_CHARS, SharedText, shorten};
+use crate::{Category, Mode, RiskLevel, ToolDefinition, ToolName};
 
 /// Name of the argument in which a tool with `wants_session` receives the session id.
 pub const SESSION_ARGUMENT: &str = "session_id";

@@ -3,7 +3,9 @@
 
 use serde_json::Value;
 
-use crate::{Arguments, DefinitionError, MAX_QUOTED_CHARS, shorten};
+use crate::Arguments;
+use crate::definition::DefinitionError;
+use crate::text::{MAX_QUOTED_CHARS, shorten};
 
 /// Kind of external target that an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

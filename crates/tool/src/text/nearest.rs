@@ -1,6 +1,6 @@
 //! Nearest known word to a misspelt one, for every "did you mean" suggestion.
 
-use crate::MAX_QUOTED_CHARS;
+use crate::text::MAX_QUOTED_CHARS;
 
 /// Returns the known word closest to `wanted`, if it is close enough to be a typing error.
 ///

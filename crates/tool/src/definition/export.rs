@@ -62,11 +62,12 @@ fn mcp(definition: &ToolDefinition) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Category, RiskLevel, ToolParameter, ToolSpec};
+    use crate::definition::ToolParameter;
+    use crate::{Category, RiskLevel, ToolSpec};
 
     fn definition() -> ToolDefinition {
         let mut spec = ToolSpec::new("git.status", "Status", Category::READ_ONLY, RiskLevel::Low);
-        spec.parameters = vec![ToolParameter::new("path", crate::ParameterType::String, "where")];
+        spec.parameters = vec![ToolParameter::new("path", crate::definition::ParameterType::String, "where")];
         spec.output_schema = Some(json!({"type": "object"}));
         spec.check().unwrap()
     }
