@@ -15,6 +15,8 @@ const UNPRIVILEGED_UID: u32 = 65534;
 pub fn sinew() -> Command {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     let binary = BINARY.get_or_init(prepare_binary);
+    #[cfg(target_os = "linux")]
+    crate::openat2::take_away_if_asked();
     let mut command = Command::new(binary);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
     command

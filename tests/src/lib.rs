@@ -13,6 +13,8 @@ mod home;
 #[cfg(target_os = "linux")]
 pub mod hostile;
 mod left_out;
+#[cfg(target_os = "linux")]
+mod openat2;
 mod polling;
 mod programs;
 mod terminal;
@@ -23,6 +25,8 @@ pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, SinewRun};
 pub use left_out::left_out;
+#[cfg(target_os = "linux")]
+pub use openat2::take_openat2_away;
 pub use polling::{wait_for, wait_until};
 pub use programs::program_folder;
 pub use terminal::Terminal;

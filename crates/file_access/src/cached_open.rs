@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tool::PathAccess;
+use tool::definition::PathAccess;
 
 use crate::links;
 use crate::opened::{OpenedCall, OpenedObject, OpenedPath};
@@ -151,7 +151,12 @@ mod tests {
         let path = fixture.file("ws/file", "content");
         fixture.link("ws/link", &path);
         let slow = open(read(&fixture.path("ws/link"))).unwrap();
-        let fast = try_open_cached(read(&fixture.path("ws/link"))).map_err(|_| "given back").unwrap();
+        let fast = try_open_cached(read(&fixture.path("ws/link"))).map_err(|_| "given back");
+        if !crate::testing::has_openat2() {
+            assert_eq!(fast.err(), Some("given back"), "only `openat2` can open from a cache");
+            return;
+        }
+        let fast = fast.unwrap();
         let (slow, fast) = (&slow.paths()[0], &fast.paths()[0]);
         assert_eq!(
             (fast.canonical(), fast.as_typed(), fast.key()),

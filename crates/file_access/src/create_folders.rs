@@ -24,7 +24,7 @@ mod staged_folders;
 use staged_folders::StagedFolders;
 
 /// Created folders, the outermost first.
-pub type CreatedFolders = Vec<PathBuf>;
+pub(crate) type CreatedFolders = Vec<PathBuf>;
 
 /// Object at the end of the created folders.
 #[derive(Clone, Copy, Debug)]

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::opened::ObjectFacts;
 
+mod by_name;
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
@@ -19,6 +20,8 @@ use linux as system;
 mod macos;
 #[cfg(target_os = "macos")]
 use macos as system;
+#[cfg(any(target_os = "macos", test))]
+mod readable_handle;
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ for this system");
 

@@ -192,14 +192,16 @@ impl OpenedPath {
             // slash.
             OpenedObject::Unresolved { reason: UnresolvedReason::Absent, .. } => {
                 return Err(match self.access {
-                    tool::PathAccess::Read => {
+                    tool::definition::PathAccess::Read => {
                         AccessError::NotOpenedForWriting { path: self.canonical.clone() }
                     }
-                    tool::PathAccess::Write | tool::PathAccess::Remove => AccessError::WrongKind {
-                        path: self.canonical.clone(),
-                        found: "directory (it ends in a slash)",
-                        expected: "file",
-                    },
+                    tool::definition::PathAccess::Write | tool::definition::PathAccess::Remove => {
+                        AccessError::WrongKind {
+                            path: self.canonical.clone(),
+                            found: "directory (it ends in a slash)",
+                            expected: "file",
+                        }
+                    }
                 });
             }
             OpenedObject::Unresolved { .. }

@@ -9,15 +9,23 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tool::{CallId, PathAccess};
+use tool::CallId;
+use tool::definition::PathAccess;
 
-use crate::{ChangeRecorder, OpenError, OpenedPath, PathRequest, PathSource, UndoLimits, UndoStore, open};
+use crate::error::OpenError;
+use crate::{ChangeRecorder, OpenedPath, PathRequest, PathSource, UndoLimits, UndoStore, open};
 
 /// Environment variable with the root of the fixture, set in child processes.
 const FIXTURE_ENV: &str = "RESOURCES_TEST_CHILD";
 
 /// An unprivileged user.
 pub(crate) const UNPRIVILEGED_UID: u32 = 65534;
+
+/// Returns true unless this run of the tests opens paths as on a system without `openat2`.
+#[cfg(target_os = "linux")]
+pub(crate) fn has_openat2() -> bool {
+    std::env::var_os("SINEW_TESTS_OPEN").is_none()
+}
 
 /// Temporary folder with a workspace `ws` and a folder `outside` that holds a secret.
 pub(crate) struct WorkspaceFixture {

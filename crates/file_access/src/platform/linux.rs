@@ -1,4 +1,5 @@
-//! Linux: handles are `O_PATH` descriptors from `openat2`; `/proc/self/fd` gives their canonical names.
+//! Linux: handles are `O_PATH` descriptors; `/proc/self/fd` gives their canonical names. `openat2` opens them,
+//! or `by_name` where it is missing or filtered.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,8 +11,17 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Sta
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::path::DecInt;
 
+use super::by_name::{self, NamedHandles};
 use super::{AttributeCopy, FileStatus, system_time};
 use crate::opened::{ObjectFacts, ObjectIdentity};
+
+mod component_walk;
+use component_walk::Links;
+
+#[cfg(test)]
+mod as_macos;
+#[cfg(test)]
+pub(crate) use as_macos::SEARCH_FLAGS;
 
 /// `PATH_MAX` includes the final NUL.
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
@@ -25,15 +35,54 @@ const DELETED_SUFFIX: &[u8] = b" (deleted)";
 /// Extended attribute of the access control list.
 const ACL_ATTRIBUTE: &[u8] = b"system.posix_acl_access";
 
+/// Way in which paths are opened. All ways give the same guarantees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OpenWay {
+    /// The kernel resolves a path in one call.
+    Openat2,
+    /// The kernel is older than 5.6, or a seccomp filter that does not know `openat2` refuses it.
+    ByName,
+    /// Like `ByName`, with the handles of macOS.
+    #[cfg(test)]
+    AsMacos,
+}
+
+impl OpenWay {
+    /// Returns the way that works in this process. Only the kernel decides: there is no setting.
+    fn of_this_process() -> OpenWay {
+        static WAY: OnceLock<OpenWay> = OnceLock::new();
+        #[cfg(test)]
+        if let Some(way) = as_macos::selected_way() {
+            return way;
+        }
+        if let Some(way) = WAY.get() {
+            return *way;
+        }
+        match openat2(CWD, OsStr::new("/"), ResolveFlags::NO_MAGICLINKS) {
+            Ok(_) => *WAY.get_or_init(|| OpenWay::Openat2),
+            // The root directory can be opened, so this is about the call and not about the path. Filters of
+            // container engines answer `EPERM`.
+            Err(Errno::NOSYS | Errno::PERM) => *WAY.get_or_init(|| OpenWay::ByName),
+            // Such as `EMFILE`, which the call itself will meet and report.
+            Err(_) => OpenWay::Openat2,
+        }
+    }
+}
+
 /// Opens a path as a handle, without reading, blocking or following magic links.
 pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
-    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS)
+    open(CWD, path.as_os_str())
 }
 
 /// Like `open_handle`, but only from the dentry cache: `EAGAIN` if the lookup would reach a disk or a
 /// network.
 pub(crate) fn open_handle_cached(path: &Path) -> Result<OwnedFd, Errno> {
-    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+    match OpenWay::of_this_process() {
+        OpenWay::Openat2 => {
+            openat2(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+        }
+        _ => Err(Errno::AGAIN),
+    }
 }
 
 /// Returns the cached status of a handle, without asking a network file system.
@@ -77,16 +126,55 @@ pub(crate) fn read_cached(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> Res
 
 /// Opens one component below a handle.
 pub(crate) fn open_handle_at(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    open(folder.as_fd(), name, ResolveFlags::NO_MAGICLINKS)
+    open(folder.as_fd(), name)
 }
 
 /// Opens a path and fails if it contains a symbolic link.
 pub(crate) fn open_handle_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
-    open(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS)
+    match OpenWay::of_this_process() {
+        OpenWay::Openat2 => {
+            openat2(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS)
+        }
+        OpenWay::ByName => ReferringHandles::open_without_links(path),
+        #[cfg(test)]
+        OpenWay::AsMacos => as_macos::ReadableHandles::open_without_links(path),
+    }
 }
 
-fn open(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<OwnedFd, Errno> {
+fn open(folder: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
+    match OpenWay::of_this_process() {
+        OpenWay::Openat2 => openat2(folder, path, ResolveFlags::NO_MAGICLINKS),
+        OpenWay::ByName => by_name::open_confirmed::<ReferringHandles>(folder, path),
+        #[cfg(test)]
+        OpenWay::AsMacos => by_name::open_confirmed::<as_macos::ReadableHandles>(folder, path),
+    }
+}
+
+fn openat2(folder: BorrowedFd<'_>, path: &OsStr, how: ResolveFlags) -> Result<OwnedFd, Errno> {
     retry_on_intr(|| rustix::fs::openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how))
+}
+
+/// `O_PATH` descriptors without `openat2`.
+struct ReferringHandles;
+
+impl NamedHandles for ReferringHandles {
+    fn open(folder: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
+        // The kernel resolves the path first, because only it knows all rules about links, such as
+        // `fs.protected_symlinks`. It also follows magic links, which the walk then finds. If a link is
+        // exchanged between the two, the object is still judged by its own name.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let opened = retry_on_intr(|| rustix::fs::openat(folder, path, flags, Mode::empty()))?;
+        component_walk::open(folder, path, Links::FollowText)?;
+        Ok(opened)
+    }
+
+    fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+        component_walk::open(CWD, path.as_os_str(), Links::Refuse)
+    }
+
+    fn current_path(handle: &OwnedFd) -> Result<PathBuf, Errno> {
+        path_of(handle, &super::status(handle)?.facts)
+    }
 }
 
 /// Returns true if the link that could not be followed is a magic link of procfs.
@@ -114,11 +202,19 @@ pub(crate) fn path_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, 
 
 /// Reopens the object of a handle for reading, without a path lookup.
 pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    #[cfg(test)]
+    if OpenWay::of_this_process() == OpenWay::AsMacos {
+        return super::readable_handle::reopen_for_reading(handle);
+    }
     reopen(handle, OFlags::NONBLOCK | OFlags::NOCTTY)
 }
 
 /// Reopens the directory of a handle for listing and syncing.
 pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
+    #[cfg(test)]
+    if OpenWay::of_this_process() == OpenWay::AsMacos {
+        return as_macos::reopen_directory(handle);
+    }
     reopen(handle, OFlags::DIRECTORY)
 }
 
@@ -129,7 +225,12 @@ fn reopen(handle: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 /// Checks that this process may write to the object in place.
-pub(crate) fn check_write_access(handle: &OwnedFd, _folder: &OwnedFd, _leaf: &OsStr) -> Result<(), Errno> {
+pub(crate) fn check_write_access(handle: &OwnedFd, folder: &OwnedFd, leaf: &OsStr) -> Result<(), Errno> {
+    #[cfg(test)]
+    if OpenWay::of_this_process() == OpenWay::AsMacos {
+        return super::readable_handle::check_write_access(handle, folder, leaf);
+    }
+    let _ = (folder, leaf);
     rustix::fs::accessat(fd_table()?, fd_name(handle), Access::WRITE_OK, AtFlags::empty())
 }
 

@@ -1,20 +1,23 @@
-//! macOS: there is no descriptor that only refers to an object, so a handle is opened for reading, without
-//! blocking and never on a special file. Its name comes from `F_GETPATH` and is confirmed by opening that
-//! name again.
+//! macOS: there is no descriptor that only refers to an object, so handles are those of `readable_handle`.
+//! Their names come from `F_GETPATH` and are confirmed by `by_name`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::by_name::{self, NamedHandles};
+use super::readable_handle::{self, DIRECTORY_FLAGS, name_below_root};
 use super::{FileStatus, system_time};
 use crate::opened::{ObjectFacts, ObjectIdentity};
 
 mod copyfile;
 pub(crate) use copyfile::copy_attributes;
+
+pub(crate) use super::readable_handle::{check_write_access, reopen_for_reading};
 
 /// `PATH_MAX` includes the final NUL.
 pub(crate) const MAX_PATH_BYTES: usize = 1023;
@@ -26,14 +29,11 @@ pub(crate) const MAX_SYMLINKS: usize = 32;
 const DATA_VOLUME: &str = "/System/Volumes/Data";
 
 /// `O_SEARCH`: opens a directory that may be traversed but not listed.
-const SEARCH_FLAGS: OFlags = OFlags::from_bits_retain(0x4000_0000).union(OFlags::DIRECTORY);
-
-const HANDLE_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+pub(crate) const SEARCH_FLAGS: OFlags = OFlags::from_bits_retain(0x4000_0000);
 
 /// Opens a path as a handle, without blocking or opening a special file.
 pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
-    reopen_by_name(&open(CWD, path.as_os_str(), OFlags::empty())?)
+    by_name::open_confirmed::<ReadableHandles>(CWD, path.as_os_str())
 }
 
 /// Always fails: macOS cannot open from its caches only.
@@ -55,34 +55,30 @@ pub(crate) fn read_cached(_file: &OwnedFd, _buffer: &mut [u8], _offset: u64) -> 
 
 /// Opens one component below a handle.
 pub(crate) fn open_handle_at(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    reopen_by_name(&open(folder.as_fd(), name, OFlags::empty())?)
+    by_name::open_confirmed::<ReadableHandles>(folder.as_fd(), name)
 }
 
 /// Opens a path and fails if it contains a symbolic link.
 pub(crate) fn open_handle_nofollow(path: &Path) -> Result<OwnedFd, Errno> {
-    open(CWD, path.as_os_str(), OFlags::NOFOLLOW_ANY)
+    ReadableHandles::open_without_links(path)
 }
 
-fn open(folder: BorrowedFd<'_>, path: &OsStr, extra: OFlags) -> Result<OwnedFd, Errno> {
-    // Opening a FIFO would wake its writer, and opening a device may have effects, so both are refused first.
-    let status = FileStatus::from(rustix::fs::statat(folder, path, AtFlags::empty())?);
-    if !matches!(status.kind, FileType::RegularFile | FileType::Directory) {
-        return Err(Errno::OPNOTSUPP);
-    }
-    let with = |flags| retry_on_intr(|| rustix::fs::openat(folder, path, flags | extra, Mode::empty()));
-    match with(HANDLE_FLAGS) {
-        Err(Errno::ACCESS) if status.kind == FileType::Directory => with(SEARCH_FLAGS | OFlags::CLOEXEC),
-        opened => opened,
-    }
-}
+/// Descriptors for reading.
+struct ReadableHandles;
 
-/// Reopens an object by its current name and checks that it is the same object. `/dev/fd/N` duplicates a
-/// descriptor of this process, and a file with several hard links may report another name: only a descriptor
-/// opened by the name that will be judged is safe.
-fn reopen_by_name(first: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let identity = super::status(first)?.facts.identity;
-    let second = open_handle_nofollow(&current_path(first)?)?;
-    if super::status(&second)?.facts.identity == identity { Ok(second) } else { Err(Errno::NOENT) }
+impl NamedHandles for ReadableHandles {
+    fn open(folder: BorrowedFd<'_>, path: &OsStr) -> Result<OwnedFd, Errno> {
+        readable_handle::open(folder, path, OFlags::empty(), SEARCH_FLAGS)
+    }
+
+    fn open_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+        readable_handle::open(CWD, path.as_os_str(), OFlags::NOFOLLOW_ANY, SEARCH_FLAGS)
+    }
+
+    fn current_path(handle: &OwnedFd) -> Result<PathBuf, Errno> {
+        let name = PathBuf::from(OsString::from_vec(rustix::fs::getpath(handle)?.into_bytes()));
+        if name.is_absolute() { Ok(name) } else { Err(Errno::NOENT) }
+    }
 }
 
 /// Always false: macOS has no magic links.
@@ -95,34 +91,17 @@ pub(crate) fn path_of(handle: &OwnedFd, facts: &ObjectFacts) -> Result<PathBuf, 
     if facts.links == 0 {
         return Err(Errno::NOENT);
     }
-    let name = current_path(handle)?;
-    let through_root = name.strip_prefix(DATA_VOLUME).ok().map(|rest| Path::new("/").join(rest));
-    let is_same = |path: &PathBuf| {
-        let there = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map(FileStatus::from);
-        there.is_ok_and(|there| there.facts.identity == facts.identity)
-    };
-    Ok(through_root.filter(is_same).unwrap_or(name))
-}
-
-fn current_path(handle: &OwnedFd) -> Result<PathBuf, Errno> {
-    let name = PathBuf::from(OsString::from_vec(rustix::fs::getpath(handle)?.into_bytes()));
-    if name.is_absolute() { Ok(name) } else { Err(Errno::NOENT) }
-}
-
-/// Duplicates the handle, which can be read from. Readers keep their own position.
-pub(crate) fn reopen_for_reading(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    rustix::io::fcntl_dupfd_cloexec(handle, 0)
+    let name = ReadableHandles::current_path(handle)?;
+    let below_root = name_below_root(&name, (Path::new(DATA_VOLUME), Path::new("/")), facts.identity);
+    Ok(below_root.unwrap_or(name))
 }
 
 /// Opens the directory again, for listing and syncing.
 pub(crate) fn reopen_directory(handle: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    retry_on_intr(|| rustix::fs::openat(handle, ".", flags, Mode::empty()))
-}
-
-/// Checks that this process may write to the file in place.
-pub(crate) fn check_write_access(_handle: &OwnedFd, folder: &OwnedFd, leaf: &OsStr) -> Result<(), Errno> {
-    rustix::fs::accessat(folder, leaf, Access::WRITE_OK, AtFlags::empty())
+    readable_handle::reopen_directory(handle, || {
+        let (name, flags) = (ReadableHandles::current_path(handle)?, DIRECTORY_FLAGS | OFlags::NOFOLLOW_ANY);
+        retry_on_intr(|| rustix::fs::openat(CWD, &name, flags, Mode::empty()))
+    })
 }
 
 /// Waits until the content is on the disk and not only in the drive's cache, if the volume supports that.
