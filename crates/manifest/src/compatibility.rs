@@ -5,6 +5,10 @@
 //! clear; everything else is left as it is for the schema check.
 
 mod commands;
+mod health_check;
+mod informing;
+mod null_values;
+mod parameters;
 mod servers;
 
 use strict_yaml::{Located, YamlNode, YamlNodeKind};
@@ -12,9 +16,6 @@ use strict_yaml::{Located, YamlNode, YamlNodeKind};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 
-/// Categories of anti-patterns in the specification.
-const MISTAKE_CATEGORIES: [&str; 5] =
-    ["api_usage", "validation", "error_handling", "performance", "security"];
 /// Keys of a declarative check.
 const CHECK_KEYS: [&str; 3] = ["required_fields", "format", "field"];
 /// Formats of a declarative check.
@@ -23,13 +24,14 @@ const CHECK_FORMATS: [&str; 9] =
 
 /// Converts the node below `tool`.
 pub(crate) fn convert(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    null_values::convert(tool, "tool", findings);
     convert_strategy(tool, findings);
     servers::convert(tool, findings);
     commands::convert(tool, findings);
-    servers::remove_unusable_script(tool, findings);
-    convert_anti_patterns(tool, findings);
+    servers::remove_unusable_program(tool, findings);
+    convert_functions(tool);
     convert_checks(tool, findings);
-    convert_examples(tool, findings);
+    informing::convert(tool, findings);
 }
 
 /// Reads `declarative`, the word of version 1.0 files for knowledge in the file, as the default.
@@ -43,18 +45,6 @@ fn convert_strategy(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>)
     }
 }
 
-fn convert_anti_patterns(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
-    for (index, pattern) in items_mut(entry_mut(tool, "anti_patterns")).enumerate() {
-        let Some(category) = pattern.get("category") else { continue };
-        let Some(text) = category.text().filter(|text| !MISTAKE_CATEGORIES.contains(text)) else { continue };
-        let message = format!("the category `{}` is ignored", tool::shorten(text, tool::MAX_QUOTED_CHARS));
-        let field = format!("tool.anti_patterns[{index}].category");
-        let fix = format!("one of {}", MISTAKE_CATEGORIES.join(", "));
-        findings.add(DiagnosticCode::IgnoredField, FieldPosition::node(category, &field), &message, &fix);
-        remove(pattern, "category");
-    }
-}
-
 /// Removes the checks of validators that Sinew does not know. The function of the validator runs in any case.
 fn convert_checks(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
     let validators =
@@ -63,6 +53,14 @@ fn convert_checks(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
         let field = format!("tool.executable_knowledge.validators[{index}].checks");
         let has_function = validator.get("function").is_some();
         let Some(checks) = entry_mut(validator, "checks").filter(|_| has_function) else { continue };
+        if matches!(checks.kind, YamlNodeKind::Mapping(_)) {
+            checks.kind = YamlNodeKind::List(vec![checks.clone()]);
+        }
+        for fields in items_mut(Some(checks)).filter_map(|check| entry_mut(check, "required_fields")) {
+            if fields.text().is_some() {
+                fields.kind = YamlNodeKind::List(vec![fields.clone()]);
+            }
+        }
         let YamlNodeKind::List(items) = &mut checks.kind else {
             ignore(findings, FieldPosition::node(checks, &field), "`checks` is not a list");
             remove(validator, "checks");
@@ -72,36 +70,26 @@ fn convert_checks(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
             let known = |key: &str| CHECK_KEYS.contains(&key);
             let has_known = check.entries().iter().any(|(key, _)| known(&key.value));
             let format = check.get("format").and_then(YamlNode::text);
-            let is_format = format.is_none_or(|format| CHECK_FORMATS.contains(&format));
-            if !has_known || !is_format {
+            let is_supported = format.is_none_or(|format| CHECK_FORMATS.contains(&format));
+            let fields = check.get("required_fields");
+            let is_supported =
+                is_supported && fields.is_none_or(|fields| matches!(fields.kind, YamlNodeKind::List(_)));
+            if !has_known || !is_supported {
                 ignore(findings, FieldPosition::node(check, &field), "this kind of check is not supported");
             }
-            has_known && is_format
+            has_known && is_supported
         });
     }
 }
 
-fn convert_examples(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
-    let Some(examples) = entry_mut(tool, "examples") else { return };
-    if !matches!(examples.kind, YamlNodeKind::Mapping(_) | YamlNodeKind::List(_)) {
-        let message =
-            format!("`examples` is {}, not a list of examples for each command", examples.kind_name());
-        ignore(findings, FieldPosition::node(examples, "tool.examples"), &message);
-        remove(tool, "examples");
-        return;
-    }
-    let YamlNodeKind::Mapping(commands) = &mut examples.kind else { return };
-    for example in commands.iter_mut().flat_map(|(_, list)| items_mut(Some(list))) {
-        let Some(error) = entry_mut(example, "error") else { continue };
-        if error.text().is_some() {
-            let message = std::mem::replace(&mut error.kind, YamlNodeKind::Mapping(Vec::new()));
-            let message = YamlNode { line: error.line, column: error.column, kind: message };
-            put(error, "message", message);
-        }
-        if let Some(code) = entry_mut(error, "code")
-            && let YamlNodeKind::Number(_, text) = &code.kind
+/// Converts functions that are listed by their id.
+fn convert_functions(tool: &mut YamlNode) {
+    let Some(section) = entry_mut(tool, "executable_knowledge") else { return };
+    for kind in ["helpers", "processors", "validators"] {
+        if let Some(list) =
+            entry_mut(section, kind).filter(|list| matches!(list.kind, YamlNodeKind::Mapping(_)))
         {
-            code.kind = YamlNodeKind::Text(text.clone());
+            list.kind = YamlNodeKind::List(named_entries(list.clone(), "id"));
         }
     }
 }
@@ -109,6 +97,30 @@ fn convert_examples(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>)
 /// Reports a value that is not read.
 fn ignore(findings: &mut DiagnosticCollector<'_>, at: FieldPosition<'_>, message: &str) {
     findings.add(DiagnosticCode::IgnoredField, at, message, "see docs/manifests.md, or keep it as a note");
+}
+
+/// Returns the items of a list, or the values of a mapping with their keys as the value of `key`.
+fn named_entries(node: YamlNode, key: &str) -> Vec<YamlNode> {
+    match node.kind {
+        YamlNodeKind::List(items) => items,
+        YamlNodeKind::Mapping(entries) => {
+            let named = |(name, value): (Located<String>, YamlNode)| {
+                let mut entry = match value.kind {
+                    YamlNodeKind::Mapping(_) => value,
+                    YamlNodeKind::Text(_) => mapping_at(&value.clone(), vec![("description", value)]),
+                    _ => mapping_at(&value, Vec::new()),
+                };
+                let named = [key, "name", "id"].iter().any(|key| entry.get(key).is_some());
+                if !named || key == "pattern" || key == "quirk" {
+                    let (line, column) = (name.line, name.column);
+                    put(&mut entry, key, YamlNode { line, column, kind: YamlNodeKind::Text(name.value) });
+                }
+                entry
+            };
+            entries.into_iter().map(named).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn entry_mut<'n>(node: &'n mut YamlNode, key: &str) -> Option<&'n mut YamlNode> {

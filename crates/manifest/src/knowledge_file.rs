@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
-use tool::TextFormat;
+use tool::definition::TextFormat;
 
 /// JavaScript functions. Each runs separately in a sandbox, with access to its argument only.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ExecutableKnowledge {
     /// Functions that other sections refer to.
     #[serde(default)]
@@ -110,13 +110,13 @@ pub struct DeclarativeCheck {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 pub struct ApiComplexity {
     /// Forms that a response can have.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable_items")]
     pub payload_schemas: Vec<PayloadSchema>,
     /// Fields with their own structure, by name, or by group and name.
     #[serde(default)]
     pub field_mappings: Map<String, Value>,
     /// Surprising behaviour.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable_items")]
     pub api_quirks: Vec<ApiQuirk>,
 }
 
@@ -186,6 +186,22 @@ pub enum MistakeKind {
 
 /// Examples by command. In schema 1.0 the list may contain anything; rules for 2.0 are checked on the tree.
 pub(crate) type ExamplesByCommand = BTreeMap<String, Vec<CommandExample>>;
+
+/// Reads the items of a list that only informs, without those that are not complete. The schema check has
+/// reported them.
+pub(crate) fn readable_items<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    reader: D,
+) -> Result<Vec<T>, D::Error> {
+    let items = Vec::<Value>::deserialize(reader)?;
+    Ok(items.into_iter().filter_map(|item| serde_json::from_value(item).ok()).collect())
+}
+
+/// Reads the complete examples of each command.
+pub(crate) fn readable_examples<'de, D: Deserializer<'de>>(reader: D) -> Result<ExamplesByCommand, D::Error> {
+    let lists = BTreeMap::<String, Value>::deserialize(reader)?;
+    let read = |list: Value| readable_items(list).unwrap_or_default();
+    Ok(lists.into_iter().map(|(command, list)| (command, read(list))).collect())
+}
 
 /// Example of a call and its outcome.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]

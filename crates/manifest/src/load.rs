@@ -26,9 +26,10 @@ pub struct SyntaxProblem {
 /// sandbox.
 pub type CheckSyntax<'a> = dyn Fn(&str) -> Result<(), SyntaxProblem> + Sync + 'a;
 
-/// Loads a document. Returns the manifest if there are no errors, and all diagnostics.
+/// Loads a document. Returns the manifest, and all diagnostics. An error in a section that only informs costs its
+/// entry; any other error costs the manifest.
 pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>, Vec<Diagnostic>) {
-    let root = match document.tree() {
+    let root = match document.tree_with_nulls() {
         Ok(root) => root,
         // Without a tree, the position of a key is unknown, so nothing of a file that mentions one is quoted.
         Err(place) if document.text().contains('@') || document.text().contains("key") => {
@@ -38,7 +39,7 @@ pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>,
     };
     let mut findings = DiagnosticCollector::new(document, rules::lines_with_secrets(&root));
     let manifest = check(document, root, syntax, &mut findings);
-    let manifest = if findings.has_errors() { None } else { manifest };
+    let manifest = if findings.blocks_loading() { None } else { manifest };
     (manifest, findings.finish())
 }
 
@@ -60,7 +61,7 @@ fn check(
     schema_check::check(&root, schema_check::schema(), &mut String::new(), findings);
     let tool = root.get("tool")?;
     rules::check(&RuleInput { document, tool, version, syntax }, findings);
-    if findings.has_errors() {
+    if findings.blocks_loading() {
         return None;
     }
     match serde_json::from_value::<ManifestFile>(root.to_json()) {
@@ -123,7 +124,8 @@ fn keep_only_tool(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> Opt
     let has_tool = !tool.is_empty();
     for (key, _) in &others {
         let at = FieldPosition::key(key, &key.value);
-        let message = format!("`{}` is not allowed beside `tool`, the only root key", tool::shorten(key, 64));
+        let message =
+            format!("`{}` is not allowed beside `tool`, the only root key", tool::text::shorten(key, 64));
         let fix = if has_tool { "move it below `tool`, or remove it" } else { "begin with `tool:`" };
         findings.add(DiagnosticCode::InvalidType, at, &message, fix);
     }
@@ -152,7 +154,8 @@ fn keep_only_tool(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> Opt
     None
 }
 
-/// Removes the sections of 2.0, which 1.0 ignores, and the examples, which have any form in 1.0.
+/// Removes the sections of 2.0, which 1.0 ignores, and the examples that do not have the form of 2.0: in 1.0 they
+/// have any form.
 fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> YamlNode {
     let strip = |(key, node): (Located<String>, YamlNode)| {
         let YamlNodeKind::Mapping(entries) = node.kind else { return (key, node) };
@@ -165,6 +168,9 @@ fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -
                 findings.add(DiagnosticCode::IgnoredField, FieldPosition::key(&name, &field), &message, fix);
             } else if name.value != "examples" {
                 kept.push((name, value));
+            } else if let YamlNodeKind::Mapping(commands) = value.kind {
+                let commands = commands.into_iter().map(|(command, list)| (command, complete_examples(list)));
+                kept.push((name, YamlNode { kind: YamlNodeKind::Mapping(commands.collect()), ..value }));
             }
         }
         (key, YamlNode { kind: YamlNodeKind::Mapping(kept), ..node })
@@ -172,4 +178,18 @@ fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -
     let YamlNodeKind::Mapping(entries) = root.kind else { return root };
     let entries = entries.into_iter().map(strip).collect();
     YamlNode { line: root.line, column: root.column, kind: YamlNodeKind::Mapping(entries) }
+}
+
+/// Returns the examples that have the form of 2.0.
+fn complete_examples(list: YamlNode) -> YamlNode {
+    let is_complete = |example: &YamlNode| {
+        let input = example.get("input").map(|input| &input.kind);
+        example.get("scenario").is_some_and(|scenario| scenario.text().is_some_and(|text| !text.is_empty()))
+            && matches!(input, Some(YamlNodeKind::Mapping(_)))
+    };
+    let items = match list.kind {
+        YamlNodeKind::List(items) => items.into_iter().filter(is_complete).collect(),
+        _ => Vec::new(),
+    };
+    YamlNode { line: list.line, column: list.column, kind: YamlNodeKind::List(items) }
 }

@@ -13,7 +13,9 @@ use crate::load::{CheckSyntax, load};
 /// Result of loading several files.
 #[derive(Debug, Default)]
 pub struct ManifestLoadResult {
-    /// Manifests without errors, in the order of the files.
+    /// Number of files.
+    pub file_count: usize,
+    /// Manifests that can be used, in the order of the files.
     pub manifests: Vec<Manifest>,
     /// Diagnostics: those of each file in file order, then those between files.
     pub diagnostics: Vec<Diagnostic>,
@@ -31,7 +33,7 @@ pub fn load_all(
         Ok(document) => load(&document, syntax),
         Err(place) => (None, vec![Diagnostic::unreadable(place)]),
     };
-    let mut loaded = ManifestLoadResult::default();
+    let mut loaded = ManifestLoadResult { file_count: files.len(), ..ManifestLoadResult::default() };
     for (manifest, diagnostics) in parallel_map(files, one) {
         loaded.manifests.extend(manifest);
         loaded.diagnostics.extend(diagnostics);
@@ -129,7 +131,7 @@ impl ManifestLoadResult {
                     continue;
                 }
                 complete = false;
-                let near = tool::nearest_word(name, names.iter().map(String::as_str));
+                let near = tool::text::nearest_word(name, names.iter().map(String::as_str));
                 let fix = near.map_or("name a tool, `id` or `id.command`".to_owned(), |near| {
                     format!("did you mean `{near}`?")
                 });
@@ -163,7 +165,7 @@ fn first_called<'m>(manifest: &Manifest, names: &HashMap<&str, &'m str>) -> Opti
 }
 
 fn shortened_name(name: &str) -> std::borrow::Cow<'_, str> {
-    tool::shorten(name, tool::MAX_QUOTED_CHARS)
+    tool::text::shorten(name, tool::text::MAX_QUOTED_CHARS)
 }
 
 /// Applies `work` to each item, with one thread per processor, and returns the results in order. A panic in `work` propagates to the caller.

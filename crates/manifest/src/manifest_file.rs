@@ -4,9 +4,12 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tool::{Annotations, Category, Mode, RiskLevel, ToolParameter};
+use tool::definition::{Annotations, ToolParameter};
+use tool::{Category, Mode, RiskLevel};
 
-use crate::knowledge_file::{AntiPattern, ApiComplexity, ExamplesByCommand, ExecutableKnowledge};
+use crate::knowledge_file::{
+    AntiPattern, ApiComplexity, ExamplesByCommand, ExecutableKnowledge, readable_examples, readable_items,
+};
 
 /// Manifest of a Sinew tool, schema 1.0 or 2.0.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -53,10 +56,10 @@ pub(crate) struct ToolFile {
     #[serde(default)]
     pub(crate) api_complexity: ApiComplexity,
     /// Common mistakes, and what to do instead. Schema 2.0.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable_items")]
     pub(crate) anti_patterns: Vec<AntiPattern>,
     /// Example calls and their outcomes, by command.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "readable_examples")]
     pub(crate) examples: ExamplesByCommand,
     /// Section for `type: mcp`.
     pub(crate) mcp_specific: Option<McpSection>,
@@ -128,7 +131,7 @@ impl KnowledgeStrategy {
 /// Command: its name only, or its full declaration.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum CommandEntry {
+pub(crate) enum CommandEntry {
     /// Name only.
     Name(String),
     /// Full declaration.
@@ -138,7 +141,6 @@ pub enum CommandEntry {
 /// Command declaration. All settings are requests: policy decides, and a manifest can only restrict itself
 /// further.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct ManifestCommandSpec {
     /// Name in snake_case or kebab-case.
     #[schemars(length(min = 1))]
@@ -366,7 +368,6 @@ pub enum LocalRuntime {
 
 /// Sequence of other tools.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 pub struct MetaSection {
     /// Tools it may call.
     pub aggregates: Vec<String>,

@@ -11,15 +11,13 @@ use serde_json::{Map, Value};
 use strict_yaml::{YamlNode, YamlNodeKind};
 
 use crate::diagnostic::DiagnosticCode;
-use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
+use crate::diagnostic_collector::{DECIDING_KEYS, DiagnosticCollector, FieldPosition, only_informs};
 use crate::manifest_file::ManifestFile;
 
 /// Field path of the section that names the key of a server.
 const KEY_FIELD: &str = "tool.mcp_specific.key";
 /// Field path of the keys of the section that describes a server.
 const SERVER_FIELD: &str = "tool.mcp_specific.";
-/// Sections whose keys decide nothing.
-const INFORMING_SECTIONS: [&str; 2] = ["tool.api_complexity.", "tool.anti_patterns["];
 
 /// Returns the schema of manifest files.
 pub(crate) fn schema() -> &'static Value {
@@ -76,12 +74,12 @@ pub(crate) fn check(
                 );
             }
         }
-        YamlNodeKind::Boolean(_) => {}
+        YamlNodeKind::Boolean(_) | YamlNodeKind::Null => {}
     }
 }
 
 /// Resolves references, and selects from alternatives the one for this kind of value.
-fn resolve<'s>(node: &YamlNode, shape: &'s Value) -> Option<&'s Map<String, Value>> {
+pub(crate) fn resolve<'s>(node: &YamlNode, shape: &'s Value) -> Option<&'s Map<String, Value>> {
     let object = shape.as_object()?;
     if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
         return resolve(node, schema().pointer(reference.trim_start_matches('#'))?);
@@ -94,7 +92,7 @@ fn resolve<'s>(node: &YamlNode, shape: &'s Value) -> Option<&'s Map<String, Valu
 }
 
 /// Returns the allowed values of an enumeration.
-fn allowed_values(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
+pub(crate) fn allowed_values(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
     if let Some(words) = shape.get("enum").and_then(Value::as_array) {
         return Some(words.iter().collect());
     }
@@ -102,11 +100,12 @@ fn allowed_values(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
     choices.iter().map(|choice| choice.get("const")).collect()
 }
 
-fn admits(shape: &Map<String, Value>, node: &YamlNode) -> bool {
+pub(crate) fn admits(shape: &Map<String, Value>, node: &YamlNode) -> bool {
     let is = |word: &str| match &node.kind {
         YamlNodeKind::Text(_) => word == "string",
         YamlNodeKind::Number(number, _) => word == "number" || (word == "integer" && !number.is_f64()),
         YamlNodeKind::Boolean(_) => word == "boolean",
+        YamlNodeKind::Null => word == "null",
         YamlNodeKind::List(_) => word == "array",
         YamlNodeKind::Mapping(_) => word == "object",
     };
@@ -158,7 +157,7 @@ fn expected_types(shape: &Value) -> Vec<&'static str> {
 
 fn check_version(node: &YamlNode, field: &str, findings: &mut DiagnosticCollector<'_>) {
     let (written, fix) = match &node.kind {
-        YamlNodeKind::Text(text) if tool::is_version(text) => return,
+        YamlNodeKind::Text(text) if tool::definition::is_version(text) => return,
         YamlNodeKind::Text(text) if text.trim().is_empty() => {
             let at = FieldPosition::node(node, field);
             return findings.add(
@@ -174,7 +173,10 @@ fn check_version(node: &YamlNode, field: &str, findings: &mut DiagnosticCollecto
         }
         _ => return mismatch(node, &serde_json::json!({"type": "string"}), field, findings),
     };
-    let message = format!("`{}` is not a semantic version", tool::shorten(&written, tool::MAX_QUOTED_CHARS));
+    let message = format!(
+        "`{}` is not a semantic version",
+        tool::text::shorten(&written, tool::text::MAX_QUOTED_CHARS)
+    );
     findings.add(DiagnosticCode::InvalidSemver, FieldPosition::node(node, field), &message, &fix);
 }
 
@@ -190,8 +192,8 @@ fn check_enum(node: &YamlNode, words: &[&Value], field: &str, findings: &mut Dia
     }
     let texts: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
     let shown = written.as_str().map_or_else(|| written.to_string(), str::to_owned);
-    let shown = tool::shorten(&shown, tool::MAX_QUOTED_CHARS);
-    let fix = match tool::nearest_word(&shown, texts.iter().copied()) {
+    let shown = tool::text::shorten(&shown, tool::text::MAX_QUOTED_CHARS);
+    let fix = match tool::text::nearest_word(&shown, texts.iter().copied()) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("one of {}", texts.join(", ")),
     };
@@ -243,7 +245,7 @@ fn report_unknown_key(
     findings: &mut DiagnosticCollector<'_>,
 ) {
     let names = || known.keys().map(String::as_str);
-    let fix = match tool::nearest_word(key, names()) {
+    let fix = match tool::text::nearest_word(key, names()) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", names().collect::<Vec<_>>().join(", ")),
     };
@@ -251,13 +253,13 @@ fn report_unknown_key(
     let below_key = field.strip_prefix(KEY_FIELD).is_some_and(|rest| rest.starts_with('.'));
     let (message, field) = match below_key {
         true => ("unknown key".to_owned(), KEY_FIELD),
-        false => (format!("unknown key `{}`", tool::shorten(key, tool::MAX_QUOTED_CHARS)), field),
+        false => (format!("unknown key `{}`", tool::text::shorten(key, tool::text::MAX_QUOTED_CHARS)), field),
     };
     findings.add(DiagnosticCode::UnknownField, FieldPosition::key(key, field), &message, &fix);
 }
 
-/// Reports an ignored key of an open mapping. A misspelt key is an error unless its section only informs,
-/// because a validator in an ignored section would protect nothing.
+/// Reports an ignored key of an open mapping. A misspelt key that would decide something is an error, because a
+/// validator in an ignored section would protect nothing.
 fn report_ignored_key(
     key: &strict_yaml::Located<String>,
     known: &Map<String, Value>,
@@ -265,21 +267,19 @@ fn report_ignored_key(
     findings: &mut DiagnosticCollector<'_>,
 ) {
     if field.starts_with(SERVER_FIELD) && may_be_credential(key) {
-        let message = format!("a manifest cannot set `{}`", tool::shorten(key, tool::MAX_QUOTED_CHARS));
+        let message =
+            format!("a manifest cannot set `{}`", tool::text::shorten(key, tool::text::MAX_QUOTED_CHARS));
         let fix = "name a key, and store it below `keys` in sinew.yaml: `key: {name: NAME}`";
         return findings.add(DiagnosticCode::UnknownField, FieldPosition::key(key, field), &message, fix);
     }
-    let only_informs = INFORMING_SECTIONS.iter().any(|section| field.starts_with(section));
-    if !only_informs && tool::nearest_word(key, known.keys().map(String::as_str)).is_some() {
+    let meant = tool::text::nearest_word(key, known.keys().map(String::as_str));
+    if !only_informs(field) && meant.is_some_and(|meant| DECIDING_KEYS.contains(&meant)) {
         return report_unknown_key(key, known, field, findings);
     }
-    let message = format!("`{}` is ignored", tool::shorten(key, tool::MAX_QUOTED_CHARS));
-    findings.add(
-        DiagnosticCode::IgnoredField,
-        FieldPosition::key(key, field),
-        &message,
-        "remove it, or keep it as a note",
-    );
+    let message = format!("`{}` is ignored", tool::text::shorten(key, tool::text::MAX_QUOTED_CHARS));
+    let fix = meant
+        .map_or("remove it, or keep it as a note".to_owned(), |meant| format!("did you mean `{meant}`?"));
+    findings.add(DiagnosticCode::IgnoredField, FieldPosition::key(key, field), &message, &fix);
 }
 
 /// Returns true for the name of a setting that may contain a credential, or decides what is sent to a server.

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::DocumentError;
 use crate::node::YamlNode;
-use crate::scan::ScanError;
+use crate::scan::{NullValues, ScanError};
 use crate::{scan, translate, trust};
 
 /// Size limit of a file in bytes. A policy with a thousand tools needs a tenth of it.
@@ -76,7 +76,13 @@ impl Document {
 
     /// Parses the text into a tree of values with their positions.
     pub fn tree(&self) -> Result<YamlNode, DocumentError> {
-        scan::scan_into_tree(&self.text).map_err(|refused| self.scan_error(refused))
+        scan::scan_into_tree(&self.text, NullValues::Refused).map_err(|refused| self.scan_error(refused))
+    }
+
+    /// Parses the text into a tree in which a value may be absent or null. The caller decides what that means
+    /// for each key.
+    pub fn tree_with_nulls(&self) -> Result<YamlNode, DocumentError> {
+        scan::scan_into_tree(&self.text, NullValues::Admitted).map_err(|refused| self.scan_error(refused))
     }
 
     fn scan_error(&self, refused: ScanError) -> DocumentError {

@@ -7,6 +7,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::granit_parser::{Event, ScalarStyle, Span};
 
 use crate::Located;
+use crate::scan::is_null;
 
 /// Value with its position.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub enum YamlNodeKind {
     Number(Number, String),
     /// `true` or `false`.
     Boolean(bool),
+    /// Absent value or null; only in a tree that admits it.
+    Null,
     /// A list.
     List(Vec<YamlNode>),
     /// Mapping in file order, without duplicate keys.
@@ -75,6 +78,7 @@ impl YamlNode {
             YamlNodeKind::Text(_) => "text",
             YamlNodeKind::Number(..) => "a number",
             YamlNodeKind::Boolean(_) => "a boolean",
+            YamlNodeKind::Null => "null",
             YamlNodeKind::List(_) => "a list",
             YamlNodeKind::Mapping(_) => "a mapping",
         }
@@ -86,6 +90,7 @@ impl YamlNode {
             YamlNodeKind::Text(text) => Value::String(text.clone()),
             YamlNodeKind::Number(number, _) => Value::Number(number.clone()),
             YamlNodeKind::Boolean(value) => Value::Bool(*value),
+            YamlNodeKind::Null => Value::Null,
             YamlNodeKind::List(items) => items.iter().map(YamlNode::to_json).collect(),
             YamlNodeKind::Mapping(entries) => {
                 let entries = entries.iter().map(|(key, value)| (key.value.clone(), value.to_json()));
@@ -172,6 +177,7 @@ impl YamlTreeBuilder {
 /// (`0x1f`, `007`, `.inf`) are text.
 fn interpret_plain_scalar(text: &str) -> YamlNodeKind {
     match text {
+        null if is_null(null) => YamlNodeKind::Null,
         "true" => YamlNodeKind::Boolean(true),
         "false" => YamlNodeKind::Boolean(false),
         _ => match serde_json::from_str::<Number>(text) {
@@ -204,6 +210,16 @@ mod tests {
             root.get("a").unwrap().items().iter().map(|item| item.column).collect::<Vec<_>>(),
             [5, 8, 13, 18, 23, 29, 36]
         );
+    }
+
+    #[test]
+    fn tree_with_nulls_admits_absent_values_only() {
+        let tree = |text: &str| Document::from_text("f.yaml", text).unwrap().tree_with_nulls();
+        let root = tree("a:\nb: [~, null, 'null']\nc: {d: , e: 1}\n").unwrap();
+        assert_eq!(root.to_json(), json!({"a": null, "b": [null, null, "null"], "c": {"d": null, "e": 1}}));
+        for text in ["", "~\n", "a: 1\na: 2\n", "a: &x 1\n", "~: 1\n"] {
+            assert!(tree(text).is_err(), "{text:?}");
+        }
     }
 
     #[test]

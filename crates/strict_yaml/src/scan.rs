@@ -25,22 +25,33 @@ pub(crate) struct ScanError {
     pub(crate) suggestion: Option<String>,
 }
 
+/// Treatment of values that are absent or null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NullValues {
+    Refused,
+    Admitted,
+}
+
 /// Refuses a text that is empty, contains several documents, or uses tags, anchors, aliases, merge keys,
 /// duplicate keys, keys that are not words, or nulls.
 pub(crate) fn refuse_ambiguity(text: &str) -> Result<(), ScanError> {
-    scan_events(text, |_, _| {})
+    scan_events(text, NullValues::Refused, |_, _| {})
 }
 
 /// Like `refuse_ambiguity`, and returns the tree.
-pub(crate) fn scan_into_tree(text: &str) -> Result<YamlNode, ScanError> {
+pub(crate) fn scan_into_tree(text: &str, nulls: NullValues) -> Result<YamlNode, ScanError> {
     let mut builder = YamlTreeBuilder::default();
-    scan_events(text, |event, span| builder.add_event(event, span))?;
+    scan_events(text, nulls, |event, span| builder.add_event(event, span))?;
     builder.finish().ok_or_else(|| empty_file_error(1, 1))
 }
 
-fn scan_events(text: &str, mut passed: impl FnMut(&Event<'_>, Span)) -> Result<(), ScanError> {
+fn scan_events(
+    text: &str,
+    nulls: NullValues,
+    mut passed: impl FnMut(&Event<'_>, Span),
+) -> Result<(), ScanError> {
     let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
-    let mut scan = AmbiguityScan::default();
+    let mut scan = AmbiguityScan { nulls, documents: 0, nodes: 0, open: Vec::new() };
     for next in Parser::new_from_str_with_options(text, options) {
         let (event, span) = next.map_err(|error| syntax_error(&error))?;
         scan.check_event(&event, span)?;
@@ -52,8 +63,8 @@ fn scan_events(text: &str, mut passed: impl FnMut(&Event<'_>, Span)) -> Result<(
     Ok(())
 }
 
-#[derive(Default)]
 struct AmbiguityScan {
+    nulls: NullValues,
     documents: usize,
     nodes: usize,
     open: Vec<OpenFrame>,
@@ -146,7 +157,10 @@ impl AmbiguityScan {
                 *at = MappingPosition::ValueOf(text.to_owned());
                 Ok(())
             }
-            _ if plain && is_null(text) => Err(self.null_error(text, span)),
+            // A file that consists of one null is empty in any case.
+            open if plain && is_null(text) && (open.is_none() || self.nulls == NullValues::Refused) => {
+                Err(self.null_error(text, span))
+            }
             _ => {
                 self.end_value();
                 Ok(())
@@ -179,7 +193,7 @@ impl AmbiguityScan {
     }
 }
 
-fn is_null(plain: &str) -> bool {
+pub(crate) fn is_null(plain: &str) -> bool {
     matches!(plain, "" | "~" | "null" | "Null" | "NULL")
 }
 

@@ -56,6 +56,14 @@ fn processor_rewrites_arguments_the_judge_did_not_see() {
 }
 
 #[test]
+fn processor_rewrites_the_output() {
+    let command = "      process_output: p\n";
+    let daemon = daemon(command, &processor("{ text: data.given.text, letters: data.given.text.length }"));
+    let said = say(&daemon, &json!({"text": "quiet"}));
+    assert_eq!(said["output"], json!({"text": "quiet", "letters": 5}), "{said}");
+}
+
+#[test]
 fn processor_that_changes_judged_arguments_stops_the_call() {
     let home = Home::initialised().without_automatic_modes();
     let cases = [

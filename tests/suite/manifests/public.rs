@@ -38,21 +38,17 @@ fn public_files_load_and_list_their_commands() {
     let answer = check(&home, "clickup.yaml", CLICKUP, 7);
     let errors = answer["diagnostics"].as_array().unwrap().iter().filter(|one| one["severity"] == "error");
     assert_eq!(errors.count(), 4, "two mappings and two examples violate the specification: {answer}");
+    // These parts only inform, so the tools of the file can be used all the same.
+    assert_eq!(answer["manifests"][0]["tools"].as_array().unwrap().len(), 3, "{answer}");
 }
 
-/// Without its steps and mappings, which violate the specification, the rest of the file is unchanged.
 #[test]
 fn examples_of_public_files_pass_against_a_stub() {
     let home = Home::new();
     let file = home.file("n8n.yaml", N8N).display().to_string();
     let run = home.run(&["manifest", "test", &file]).must_exit(0);
     assert!(run.stdout().contains("4 passed, 0 failed") && run.stdout().contains("against a stub"), "{run}");
-    let (before, rest) = CLICKUP.split_once("    field_mappings:\n").unwrap();
-    let (_, rest) = rest.split_once("    api_quirks:\n").unwrap();
-    let (middle, rest) = rest.split_once("    # WORKFLOW EXAMPLE").unwrap();
-    let (_, rest) = rest.split_once("    create_task:\n      - scenario").unwrap();
-    let text = format!("{before}    api_quirks:\n{middle}    create_task:\n      - scenario{rest}");
-    let file = home.file("clickup.yaml", &text).display().to_string();
+    let file = home.file("clickup.yaml", CLICKUP).display().to_string();
     let run = home.run(&["manifest", "test", &file]).must_exit(1);
     // The example of an API error has an argument that the file's own validator refuses.
     assert!(run.stdout().contains("7 passed, 1 failed"), "{run}");

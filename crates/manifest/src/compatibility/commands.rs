@@ -3,14 +3,25 @@
 
 use strict_yaml::{YamlNode, YamlNodeKind};
 
-use super::{entry_mut, ignore, items_mut, mapping_at, put, remove, text_at};
+use super::{entry_mut, ignore, items_mut, mapping_at, named_entries, parameters, put, remove, text_at};
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 
 /// Keys of a group entry that describe a command and do not list one.
-const NOTE_KEYS: [&str; 7] =
-    ["description", "usage", "common_flags", "flags", "examples", "example", "notes"];
-/// JSON types that a described parameter may state.
-const JSON_TYPES: [&str; 6] = ["string", "number", "integer", "boolean", "array", "object"];
+const NOTE_KEYS: [&str; 11] = [
+    "description",
+    "usage",
+    "common_flags",
+    "flags",
+    "examples",
+    "example",
+    "notes",
+    "note",
+    "purpose",
+    "output",
+    "tips",
+];
+/// Keys that name a command.
+const NAME_KEYS: [&str; 4] = ["name", "id", "command", "tool"];
 /// Maximum number of words of a command that a group lists, the program included.
 const MAX_COMMAND_WORDS: usize = 4;
 
@@ -21,9 +32,14 @@ pub(super) fn convert(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_
         None => ListedCommands { list: None, entries: Vec::new() },
     };
     if let Some(tools) = remove(tool, "tools") {
-        match tools.kind {
+        match &tools.kind {
             YamlNodeKind::List(_) | YamlNodeKind::Mapping(_) => {
-                listed.entries.extend(named_entries(tools).into_iter().filter_map(from_tool))
+                let at = FieldPosition::node(&tools, "tool.tools");
+                let entries = command_entries(tools.clone());
+                if entries.iter().any(|entry| name_of(entry).is_none()) {
+                    ignore(findings, at, "an entry without a name is ignored");
+                }
+                listed.add_new(entries.into_iter().filter_map(from_tool).collect());
             }
             _ => ignore(findings, FieldPosition::node(&tools, "tool.tools"), "`tools` is not a list"),
         }
@@ -38,14 +54,14 @@ pub(super) fn convert(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_
         }
         listed.add_new(found);
     }
-    if listed.entries.is_empty() && listed.list.is_none() {
+    if listed.entries.is_empty() && listed.is_readable() {
         listed.add_new(referenced_commands(tool));
     }
     if let Some(node) = listed.into_node(tool) {
         put(tool, "commands", node);
     }
-    for command in items_mut(entry_mut(tool, "commands")) {
-        convert_parameters(command);
+    for (index, command) in items_mut(entry_mut(tool, "commands")).enumerate() {
+        parameters::convert(command, &format!("tool.commands[{index}]"), findings);
     }
 }
 
@@ -56,6 +72,11 @@ struct ListedCommands {
 }
 
 impl ListedCommands {
+    /// Returns false for `commands` of a kind that the schema check reports.
+    fn is_readable(&self) -> bool {
+        self.list.as_ref().is_none_or(|list| matches!(list.kind, YamlNodeKind::List(_)))
+    }
+
     /// Adds the commands whose names are new.
     fn add_new(&mut self, found: Vec<YamlNode>) {
         for entry in found {
@@ -84,38 +105,56 @@ impl ListedCommands {
 fn listed_commands(node: YamlNode) -> ListedCommands {
     let empty = YamlNode { line: node.line, column: node.column, kind: YamlNodeKind::List(Vec::new()) };
     match node.kind {
-        YamlNodeKind::List(entries) => ListedCommands { list: Some(empty), entries },
-        YamlNodeKind::Mapping(_) => ListedCommands { list: Some(empty), entries: named_entries(node) },
+        YamlNodeKind::List(_) | YamlNodeKind::Mapping(_) => {
+            ListedCommands { list: Some(empty), entries: command_entries(node) }
+        }
         _ => ListedCommands { list: Some(node), entries: Vec::new() },
     }
 }
 
-/// Returns the items of a list, or the values of a mapping with their keys as `name`.
-fn named_entries(node: YamlNode) -> Vec<YamlNode> {
-    match node.kind {
-        YamlNodeKind::List(items) => items,
-        YamlNodeKind::Mapping(entries) => {
-            let named = |(key, value): (strict_yaml::Located<String>, YamlNode)| {
-                let mut entry = match value.kind {
-                    YamlNodeKind::Mapping(_) => value,
-                    YamlNodeKind::Text(_) => mapping_at(&value.clone(), vec![("description", value)]),
-                    _ => mapping_at(&value, Vec::new()),
-                };
-                let name =
-                    YamlNode { line: key.line, column: key.column, kind: YamlNodeKind::Text(key.value) };
-                if name_of(&entry).is_none() {
-                    put(&mut entry, "name", name);
+/// Returns the entries of a list, of a mapping by name, or of groups of lists, each with its name below `name`.
+fn command_entries(node: YamlNode) -> Vec<YamlNode> {
+    let is_group = |value: &YamlNode| matches!(value.kind, YamlNodeKind::List(_));
+    let entries = match node.kind {
+        YamlNodeKind::Mapping(groups) if groups.iter().any(|(_, value)| is_group(value)) => {
+            let flat = |(key, value): (strict_yaml::Located<String>, YamlNode)| match is_group(&value) {
+                true => named_entries(value, "name"),
+                false => {
+                    let (line, column) = (key.line, key.column);
+                    named_entries(
+                        YamlNode { line, column, kind: YamlNodeKind::Mapping(vec![(key, value)]) },
+                        "name",
+                    )
                 }
-                entry
             };
-            entries.into_iter().map(named).collect()
+            groups.into_iter().flat_map(flat).collect()
         }
-        _ => Vec::new(),
+        _ => named_entries(node, "name"),
+    };
+    entries.into_iter().map(with_name).collect()
+}
+
+/// Gives an entry its `name`: from another key that names it, or from its only key, as in `NAME: DESCRIPTION`.
+fn with_name(mut entry: YamlNode) -> YamlNode {
+    if entry.text().is_some() || entry.get("name").is_some() {
+        return entry;
+    }
+    let stated = NAME_KEYS.into_iter().find(|key| entry.get(key).is_some_and(|name| name.text().is_some()));
+    if let Some(name) = stated.and_then(|key| remove(&mut entry, key)) {
+        put(&mut entry, "name", name);
+        return entry;
+    }
+    match entry.entries() {
+        [_] => {
+            let at = entry.clone();
+            named_entries(entry, "name").pop().unwrap_or(at)
+        }
+        _ => entry,
     }
 }
 
 fn name_of(entry: &YamlNode) -> Option<&str> {
-    entry.text().or_else(|| entry.get("name").or_else(|| entry.get("id")).and_then(YamlNode::text))
+    entry.text().or_else(|| entry.get("name").and_then(YamlNode::text))
 }
 
 /// Converts an entry of `tools`. Its other keys are notes.
@@ -125,64 +164,12 @@ fn from_tool(mut entry: YamlNode) -> Option<YamlNode> {
     }
     let name = text_at(&entry, name_of(&entry)?);
     let mut command = mapping_at(&entry, vec![("name", name)]);
-    for key in ["description", "parameters"] {
+    for key in ["description", "parameters", "input_schema"] {
         if let Some(value) = remove(&mut entry, key) {
             put(&mut command, key, value);
         }
     }
     Some(command)
-}
-
-/// Converts `parameters` that name and describe the arguments, without a schema, into an open `input_schema`. A
-/// description does not make an argument required.
-fn convert_parameters(command: &mut YamlNode) {
-    let is_declared = |item: &YamlNode| item.get("name").is_some();
-    let Some(parameters) = command.get("parameters") else { return };
-    let described: Vec<(String, YamlNode)> = match &parameters.kind {
-        YamlNodeKind::List(items) if items.iter().any(is_declared) => return,
-        YamlNodeKind::List(items) => items.iter().flat_map(described_arguments).collect(),
-        YamlNodeKind::Mapping(_) => described_arguments(parameters),
-        _ => return,
-    };
-    let is_empty_list = parameters.items().is_empty() && parameters.entries().is_empty();
-    let Some(parameters) = (if is_empty_list { None } else { remove(command, "parameters") }) else { return };
-    let mut required = Vec::new();
-    let mut properties = Vec::new();
-    for (name, value) in &described {
-        if value.get("required").is_some_and(|node| node.kind == YamlNodeKind::Boolean(true)) {
-            required.push(text_at(value, name));
-        }
-        properties.push((name.as_str(), property_of(value)));
-    }
-    let mut schema = mapping_at(
-        &parameters,
-        vec![("type", text_at(&parameters, "object")), ("properties", mapping_at(&parameters, properties))],
-    );
-    if !required.is_empty() {
-        let (line, column) = (parameters.line, parameters.column);
-        put(&mut schema, "required", YamlNode { line, column, kind: YamlNodeKind::List(required) });
-    }
-    put(command, "input_schema", schema);
-}
-
-/// Returns the arguments that an item describes: `name: description`, `name: {…}`, or only `name`.
-fn described_arguments(item: &YamlNode) -> Vec<(String, YamlNode)> {
-    match &item.kind {
-        YamlNodeKind::Text(name) => vec![(name.clone(), mapping_at(item, Vec::new()))],
-        _ => item.entries().iter().map(|(key, value)| (key.value.clone(), value.clone())).collect(),
-    }
-}
-
-fn property_of(value: &YamlNode) -> YamlNode {
-    let description = match value.text() {
-        Some(_) => Some(value),
-        None => value.get("description").filter(|node| node.text().is_some()),
-    };
-    let kind = value.get("type").filter(|node| node.text().is_some_and(|text| JSON_TYPES.contains(&text)));
-    let mut entries = Vec::new();
-    entries.extend(kind.map(|node| ("type", node.clone())));
-    entries.extend(description.map(|node| ("description", node.clone())));
-    mapping_at(value, entries)
 }
 
 /// Returns the programs of a command-line tool.
@@ -196,7 +183,9 @@ fn programs(tool: &YamlNode) -> Vec<String> {
 fn collect_lines(node: &YamlNode, programs: &[String], found: &mut Vec<YamlNode>) {
     let stated = ["command", "cmd"].iter().find_map(|key| node.get(key)?.text());
     match &node.kind {
-        YamlNodeKind::Text(line) => found.extend(command_of_line(node, line, None, programs)),
+        YamlNodeKind::Text(lines) => {
+            found.extend(lines.lines().filter_map(|line| command_of_line(node, line, None, programs)));
+        }
         YamlNodeKind::Mapping(_) if stated.is_some() => {
             let description = node.get("description").filter(|node| node.text().is_some());
             found.extend(command_of_line(node, stated.unwrap_or_default(), description, programs));
@@ -206,7 +195,7 @@ fn collect_lines(node: &YamlNode, programs: &[String], found: &mut Vec<YamlNode>
             listing.for_each(|(_, value)| collect_lines(value, programs, found));
         }
         YamlNodeKind::List(items) => items.iter().for_each(|item| collect_lines(item, programs, found)),
-        YamlNodeKind::Number(..) | YamlNodeKind::Boolean(_) => {}
+        YamlNodeKind::Number(..) | YamlNodeKind::Boolean(_) | YamlNodeKind::Null => {}
     }
 }
 
@@ -238,14 +227,17 @@ fn referenced_commands(tool: &YamlNode) -> Vec<YamlNode> {
     let validators = validators.map(YamlNode::items).unwrap_or_default().iter();
     let validated = validators.filter_map(|validator| validator.get("validates")).cloned();
     let examples = tool.get("examples").map(YamlNode::entries).unwrap_or_default().iter();
+    let has = |item: &YamlNode, key: &str| item.get(key).is_some();
+    let is_call = |item: &YamlNode| has(item, "scenario") || has(item, "input");
     let is_command = |list: &YamlNode| {
-        matches!(list.kind, YamlNodeKind::List(_))
-            && list.items().iter().all(|item| item.get("step").is_none())
+        let calls = list.items().iter().any(is_call) || is_call(list);
+        calls && !list.items().iter().any(|item| has(item, "step"))
     };
     let shown = examples.filter(|(_, list)| is_command(list)).map(|(key, _)| YamlNode {
         line: key.line,
         column: key.column,
         kind: YamlNodeKind::Text(key.value.clone()),
     });
-    validated.filter(|node| node.text().is_some_and(|text| !text.trim().is_empty())).chain(shown).collect()
+    let is_name = |node: &YamlNode| node.text().is_some_and(|text| text.contains(char::is_alphanumeric));
+    validated.chain(shown).filter(is_name).collect()
 }

@@ -2,35 +2,110 @@
 
 use strict_yaml::{YamlNode, YamlNodeKind};
 
-use super::{entry_mut, ignore, mapping_at, put, remove, text_at};
+use super::{entry_mut, health_check, ignore, mapping_at, put, remove, text_at};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
 
+/// Sections of the tool types.
+const SECTIONS: [&str; 4] = ["mcp_specific", "cli_specific", "local_specific", "meta_specific"];
+
 pub(super) fn convert(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    for name in SECTIONS {
+        let Some(section) = tool.get(name) else { continue };
+        if !matches!(section.kind, YamlNodeKind::Mapping(_)) {
+            let message = format!(
+                "`{name}` is {}, so the commands are listed but cannot be called",
+                section.kind_name()
+            );
+            let at = FieldPosition::node(section, name);
+            findings.add(
+                DiagnosticCode::IgnoredField,
+                at,
+                &message,
+                "write a mapping, as in docs/manifests.md",
+            );
+            remove(tool, name);
+        }
+    }
     for name in ["cli_specific", "local_specific"] {
         if let Some(section) = entry_mut(tool, name) {
             convert_programs(section, name, findings);
+            convert_notes(section, name, findings);
         }
     }
     if let Some(section) = entry_mut(tool, "mcp_specific") {
         convert_connection(section);
+        convert_server_command(section);
         convert_transport(section);
         convert_arguments(section);
         convert_variables(section, findings);
-        convert_health_check(section, findings);
+        health_check::convert(section, findings);
         check_address(section, findings);
     }
 }
 
-/// Removes a `local` section that names a program but no script. Called when the commands are known.
-pub(super) fn remove_unusable_script(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
-    let Some(section) = tool.get("local_specific") else { return };
-    if section.get("entry_point").is_none() && section.get("executable").is_some() {
-        let message = "there is no `entry_point`, so the commands are listed but cannot be called";
-        let fix = "add `entry_point:`, or write `type: cli` with `cli_specific:`";
-        let at = FieldPosition::node(section, "tool.local_specific");
-        findings.add(DiagnosticCode::IgnoredField, at, message, fix);
-        remove(tool, "local_specific");
+/// Removes the section of a program or script that names none. Called when the commands are known.
+pub(super) fn remove_unusable_program(tool: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
+    let sections = [
+        ("local_specific", "entry_point", "add `entry_point:`, or write `type: cli` with `cli_specific:`"),
+        ("cli_specific", "executable", "add `executable:` with the name of the program"),
+    ];
+    for (name, key, fix) in sections {
+        let Some(section) = tool.get(name).filter(|section| section.get(key).is_none()) else { continue };
+        let message = format!("there is no `{key}`, so the commands are listed but cannot be called");
+        let field = format!("tool.{name}");
+        findings.add(DiagnosticCode::IgnoredField, FieldPosition::node(section, &field), &message, fix);
+        remove(tool, name);
+    }
+}
+
+/// Converts the parts of a program's section that only inform: the installation guide and the dependencies.
+fn convert_notes(section: &mut YamlNode, name: &str, findings: &mut DiagnosticCollector<'_>) {
+    if let Some(guide) = entry_mut(section, "install_guide").filter(|guide| guide.text().is_none()) {
+        let lines: Vec<String> = guide.items().iter().filter_map(YamlNode::text).map(str::to_owned).collect();
+        let text = if lines.is_empty() { guide.to_json().to_string() } else { lines.join("\n") };
+        guide.kind = YamlNodeKind::Text(text);
+    }
+    if let Some(runtime) = entry_mut(section, "runtime") {
+        let word = match runtime.text().map(str::to_ascii_lowercase).as_deref() {
+            Some("nodejs" | "node.js" | "javascript") => "node",
+            Some("python3") => "python",
+            _ => return,
+        };
+        runtime.kind = YamlNodeKind::Text(word.to_owned());
+    }
+    let Some(needed) = entry_mut(section, "dependencies") else { return };
+    let is_list = matches!(needed.kind, YamlNodeKind::List(_));
+    if !is_list || needed.items().iter().any(|item| item.text().is_none()) {
+        let field = format!("tool.{name}.dependencies");
+        ignore(findings, FieldPosition::node(needed, &field), "`dependencies` is not a list of names");
+        remove(section, "dependencies");
+    }
+}
+
+/// Reads `server_command` as a list of words: the program, and the first arguments.
+fn convert_server_command(section: &mut YamlNode) {
+    let Some(command) = section.get("server_command").filter(|command| !command.items().is_empty()) else {
+        return;
+    };
+    let words: Vec<YamlNode> = command.items().iter().filter_map(word).collect();
+    let Some((program, arguments)) = words.split_first().filter(|_| words.len() == command.items().len())
+    else {
+        return;
+    };
+    let mut all = arguments.to_vec();
+    let (at, program) = (command.clone(), program.clone());
+    remove(section, "server_command");
+    put(section, "server_command", program);
+    all.extend(remove(section, "server_args").map(|list| list.items().to_vec()).unwrap_or_default());
+    put(section, "server_args", YamlNode { kind: YamlNodeKind::List(all), ..at });
+}
+
+/// Returns a word of a command line. A number is written as in the file.
+fn word(node: &YamlNode) -> Option<YamlNode> {
+    match &node.kind {
+        YamlNodeKind::Text(text) | YamlNodeKind::Number(_, text) => Some(text_at(node, text)),
+        _ => None,
     }
 }
 
@@ -104,9 +179,14 @@ fn convert_connection(section: &mut YamlNode) {
 
 fn convert_transport(section: &mut YamlNode) {
     let Some(transport) = entry_mut(section, "transport") else { return };
-    if let Some("http" | "streamable-http" | "streamableHttp" | "streamable") = transport.text() {
-        transport.kind = YamlNodeKind::Text("streamable_http".to_owned());
-    }
+    let known = match transport.text().map(str::to_ascii_lowercase).as_deref() {
+        Some("http" | "streamable-http" | "streamablehttp" | "streamable") => "streamable_http",
+        Some("stdio") => "stdio",
+        Some("sse") => "sse",
+        Some("websocket" | "ws") => "websocket",
+        _ => return,
+    };
+    transport.kind = YamlNodeKind::Text(known.to_owned());
 }
 
 fn convert_arguments(section: &mut YamlNode) {
@@ -114,6 +194,11 @@ fn convert_arguments(section: &mut YamlNode) {
     if let Some(text) = arguments.text() {
         let words = text.split_whitespace().map(|word| text_at(arguments, word)).collect();
         arguments.kind = YamlNodeKind::List(words);
+    }
+    for argument in super::items_mut(Some(arguments)) {
+        if let Some(word) = word(argument) {
+            *argument = word;
+        }
     }
 }
 
@@ -157,28 +242,6 @@ fn report_value(value: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     let at = FieldPosition::node(value, "tool.mcp_specific.environment_variables");
     let fix = "remove it; the operator supplies the value through `keys` in sinew.yaml";
     findings.add(DiagnosticCode::IgnoredField, at, message, fix);
-}
-
-fn convert_health_check(section: &mut YamlNode, findings: &mut DiagnosticCollector<'_>) {
-    let Some(check) = entry_mut(section, "health_check") else { return };
-    if !matches!(check.kind, YamlNodeKind::Mapping(_)) {
-        let message = "`health_check` is not a mapping, so no check is made";
-        ignore(findings, FieldPosition::node(check, "tool.mcp_specific.health_check"), message);
-        remove(section, "health_check");
-        return;
-    }
-    let Some(expected) = check.get("expected_response") else { return };
-    if !matches!(expected.kind, YamlNodeKind::Mapping(_)) {
-        let message = "`expected_response` is not a mapping, so any answer without an error passes";
-        let at = FieldPosition::node(expected, "tool.mcp_specific.health_check.expected_response");
-        findings.add(
-            DiagnosticCode::IgnoredField,
-            at,
-            message,
-            "write the members that the answer must have",
-        );
-        remove(check, "expected_response");
-    }
 }
 
 /// Reports a server that cannot be reached as described.

@@ -1,7 +1,7 @@
 //! Tests of the core of a manifest: root, fields and versions.
 
 use super::{check, good, read, shown};
-use crate::DiagnosticCode::*;
+use crate::diagnostic::DiagnosticCode::*;
 use crate::schema_version::SchemaVersion;
 
 #[test]
@@ -162,7 +162,11 @@ fn ignored_keys_warn_and_misspelt_keys_fail() {
         &good("  executable_knowledge: {validator: []}\n"),
         &[(UnknownField, 8, "tool.executable_knowledge.validator")],
     );
-    check(&good("  commands: [{name: a, retries: 3}]\n"), &[(UnknownField, 8, "tool.commands[0].retries")]);
+    check(&good("  commands: [{name: a, retries: 3}]\n"), &[(IgnoredField, 8, "tool.commands[0].retries")]);
+    check(
+        &good("  commands: [{name: a, requires_aproval: true}]\n"),
+        &[(UnknownField, 8, "tool.commands[0].requires_aproval")],
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{check, good, read, shown};
-use crate::DiagnosticCode::*;
+use crate::diagnostic::DiagnosticCode::*;
 
 fn functions(text: &str) -> String {
     good(&format!("  executable_knowledge:\n{text}"))
@@ -169,7 +169,7 @@ fn missing_scenarios_are_warnings() {
     );
     let odd = format!("{whole}      - {{scenario: perhaps, input: {{}}, output: 1}}\n");
     check(&examples(&odd), &[(NamingConvention, 14, "tool.examples.create[4]")]);
-    check(&good("  examples: {create: text}\n"), &[(InvalidType, 8, "tool.examples.create")]);
+    check(&good("  examples: {create: text}\n"), &[(IgnoredField, 8, "tool.examples.create")]);
 }
 
 #[test]

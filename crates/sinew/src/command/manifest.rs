@@ -12,14 +12,14 @@ use manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
-use server::Settings;
+use server::settings::Settings;
 use strict_yaml::Document;
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{
-    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
+    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line, print_warning,
 };
 use crate::{compose, function_workers, manifests};
 
@@ -33,10 +33,14 @@ pub(crate) fn run(command: &ManifestCommand) -> Result<ExitKind, CommandError> {
         }
         ManifestCommand::Test { paths, output } => {
             let loaded = load(paths)?;
-            match loaded.diagnostics.iter().any(|one| one.severity() == DiagnosticSeverity::Error) {
-                true => show_diagnostics(&loaded, *output),
-                false => examples::run(&CommandContext::from_environment()?, &loaded.manifests, *output),
+            // A manifest with an error in a part that only informs loads without that part.
+            if loaded.manifests.len() < loaded.file_count {
+                return show_diagnostics(&loaded, *output);
             }
+            for error in loaded.diagnostics.iter().filter(|one| one.severity() == DiagnosticSeverity::Error) {
+                print_warning(escape_invisible(&error.to_string()));
+            }
+            examples::run(&CommandContext::from_environment()?, &loaded.manifests, *output)
         }
         ManifestCommand::Import { name, network, read_only, command } => {
             let (network, read_only) = (*network, *read_only);
