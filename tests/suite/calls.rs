@@ -37,6 +37,29 @@ fn file_is_read_listed_and_written() {
     assert_eq!(names, ["a.txt", "b.txt"]);
 }
 
+/// A call that is done, one that failed and one that was refused have the same members.
+#[test]
+fn every_result_has_the_same_members() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let mut agent = daemon.agent();
+    for (path, success) in [("a.txt", true), ("missing.txt", false), ("/etc/hostname", false)] {
+        let result = agent.execute("READ_FILE", &json!({"path": path}));
+        assert_eq!(
+            (&result["tool_name"], &result["success"]),
+            (&json!("read_file"), &json!(success)),
+            "{result}"
+        );
+        assert_eq!(
+            (result["error"].is_string(), result["output"] == json!({})),
+            (!success, !success),
+            "{path}"
+        );
+        assert!(result["output"].is_object() && result["metadata"].is_object(), "{result}");
+        assert!(result["latency_ms"].as_f64().unwrap() > 0.0, "{result}");
+    }
+}
+
 #[test]
 fn metadata_reports_workspace_mode_and_ids() {
     let daemon = Daemon::start();

@@ -31,13 +31,25 @@ fn history(home: &Home) -> Vec<Value> {
 fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let daemon = Daemon::start();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
-    let forbidden = json!({"path": daemon.home().user_home().join(".ssh/authorized_keys"), "content": "x"});
-    for _ in 0..6 {
-        let refused = agent.execute("write_file", &forbidden);
+    let folder = daemon.home().user_home().join(".ssh");
+    let forbidden = |name: &str| json!({"path": folder.join(name), "content": "x"});
+    // The same refused call counts once, however often it is repeated.
+    for _ in 0..30 {
+        agent.execute("write_file", &forbidden("authorized_keys"));
+    }
+    for name in ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts", "rc"] {
+        assert_eq!(daemon.agent().request("sinew/status", &json!({}))["result"]["mode"], "NORMAL", "{name}");
+        let refused = agent.execute("write_file", &forbidden(name));
         assert_eq!(refused["metadata"]["refused"], Value::Null);
         assert_eq!(refused["metadata"]["refusal"]["refused"], true, "{refused}");
     }
     wait_for(&mut control, "ALERT");
+    let status = daemon.home().run(&["status"]).must_exit(0).stdout();
+    for part in
+        ["since 20", "refused_high_risk_calls 6 > 5 in 60 s", "run `sinew mode set NORMAL` to leave it"]
+    {
+        assert!(status.contains(part), "{part}: {status}");
+    }
     let asks = agent.execute_with(
         "write_file",
         &json!({"path": "a.txt", "content": "x"}),
@@ -78,6 +90,33 @@ fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let log = home.run(&["logs", "--json"]).must_exit(0).stdout();
     let event = log.lines().find(|line| line.contains("\"mode_transition\"")).expect("an event");
     assert!(event.contains("refused_high_risk_calls"), "with what was measured: {event}");
+}
+
+/// A malformed URL is a mistake in the arguments. No number of them changes the mode.
+#[test]
+fn malformed_urls_do_not_change_the_mode() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    for attempt in 0..30 {
+        let typo = json!({"url": format!("htttps//example{attempt}.org")});
+        let refused = agent.execute("fetch_url", &typo);
+        let refusal = &refused["metadata"]["refusal"];
+        assert_eq!((&refusal["code"], &refusal["detail"]), (&json!("invalid_arguments"), &json!("bad_url")));
+        assert_eq!((&refusal["retryable"], &refusal["rule"]["line"]), (&json!(true), &json!(0)), "{refused}");
+        assert!(refusal["hint"].as_str().unwrap().contains("https://example.org/page"), "{refused}");
+    }
+    let status = daemon.home().run(&["status", "--json"]).must_exit(0).json();
+    assert_eq!((&status["mode"], status.get("mode_cause")), (&json!("NORMAL"), None));
+    // The alarm for other calls shows what was counted by then.
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let path = daemon.home().user_home().join(".ssh").join(name);
+        agent.execute("write_file", &json!({"path": path, "content": "x"}));
+    }
+    wait_for(&mut daemon.control(), "ALERT");
+    let [alarm] = history(daemon.home()).try_into().expect("one change");
+    let sensors = alarm["data"]["sensors"].as_array().expect("measured values");
+    let counted = sensors.iter().find(|reading| reading["metric"] == "policy_violations").unwrap();
+    assert_eq!(counted["value"], 6.0, "{alarm}");
 }
 
 #[test]

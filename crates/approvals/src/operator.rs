@@ -147,10 +147,10 @@ impl Approvals {
     fn listed_approval(&self, id: &str) -> Option<ListedApproval> {
         let (state, until) = {
             let queue = self.queue();
-            let asked = queue.get(id)?;
-            match &asked.state {
-                RequestState::Pending => (asked.state.as_str(), asked.terms.expires_at),
-                RequestState::Granted { until } => (asked.state.as_str(), *until),
+            let queued = queue.get(id)?;
+            match &queued.state {
+                RequestState::Pending => (queued.state.as_str(), queued.terms.expires_at),
+                RequestState::Granted { until } => (queued.state.as_str(), *until),
                 RequestState::Denied { .. }
                 | RequestState::Expired
                 | RequestState::Used

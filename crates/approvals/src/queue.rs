@@ -197,20 +197,20 @@ impl ApprovalQueue {
         terms: &RequestTerms,
     ) -> Result<ApprovalEventEntry, CapacityError> {
         self.check_capacity(&terms.call.caller, terms.requested_at)?;
-        let asked =
+        let queued =
             QueuedRequest { digest: digest.to_owned(), terms: terms.clone(), state: RequestState::Pending };
-        Ok(request_entry(id, &asked, ApprovalEvent::Requested, None, json!(terms)))
+        Ok(request_entry(id, &queued, ApprovalEvent::Requested, None, json!(terms)))
     }
 
     /// Checks that this caller may open one more request.
     pub(crate) fn check_capacity(&self, asks: &Caller, now: Timestamp) -> Result<(), CapacityError> {
         // Expired requests do not count, whether their expiry is recorded yet or not.
-        let open = || self.requests.values().filter(|asked| asked.is_open_at(now));
-        let of_user = || open().filter(|asked| asked.terms.call.caller.uid == asks.uid);
+        let open = || self.requests.values().filter(|queued| queued.is_open_at(now));
+        let of_user = || open().filter(|queued| queued.terms.call.caller.uid == asks.uid);
         if open().count() >= MAX_OPEN {
             return Err(CapacityError::Total(MAX_OPEN));
         }
-        let of_one = of_user().filter(|asked| asked.terms.call.caller.is_same_party(asks)).count();
+        let of_one = of_user().filter(|queued| queued.terms.call.caller.is_same_party(asks)).count();
         if of_one >= MAX_OPEN_PER_CALLER {
             return Err(CapacityError::Caller(MAX_OPEN_PER_CALLER));
         }
@@ -230,8 +230,8 @@ impl ApprovalQueue {
         now: Timestamp,
         until: Timestamp,
     ) -> Result<ApprovalEventEntry, UndecidableRequest> {
-        let asked = self.find_decidable(id, now)?;
-        Ok(request_entry(id, asked, ApprovalEvent::Granted, Some(by), json!({"until": until})))
+        let queued = self.find_decidable(id, now)?;
+        Ok(request_entry(id, queued, ApprovalEvent::Granted, Some(by), json!({"until": until})))
     }
 
     /// Proposes a denial.
@@ -242,8 +242,8 @@ impl ApprovalQueue {
         now: Timestamp,
         message: Option<&str>,
     ) -> Result<ApprovalEventEntry, UndecidableRequest> {
-        let asked = self.find_decidable(id, now)?;
-        Ok(request_entry(id, asked, ApprovalEvent::Denied, Some(by), json!({"message": message})))
+        let queued = self.find_decidable(id, now)?;
+        Ok(request_entry(id, queued, ApprovalEvent::Denied, Some(by), json!({"message": message})))
     }
 
     /// Returns a request that can still be decided.
@@ -252,9 +252,9 @@ impl ApprovalQueue {
         id: &str,
         now: Timestamp,
     ) -> Result<&QueuedRequest, UndecidableRequest> {
-        let asked = self.requests.get(id).ok_or(UndecidableRequest::Unknown)?;
-        match &asked.state {
-            RequestState::Pending if now < asked.terms.expires_at => Ok(asked),
+        let queued = self.requests.get(id).ok_or(UndecidableRequest::Unknown)?;
+        match &queued.state {
+            RequestState::Pending if now < queued.terms.expires_at => Ok(queued),
             RequestState::Pending => Err(UndecidableRequest::AlreadyDecided(RequestState::Expired.as_str())),
             over => Err(UndecidableRequest::AlreadyDecided(over.as_str())),
         }
@@ -267,13 +267,13 @@ impl ApprovalQueue {
         claim: ApprovalClaim<'_>,
         now: Timestamp,
     ) -> Result<ApprovalEventEntry, UnusableApproval> {
-        let asked = self.find_usable(id, claim.caller, now)?;
+        let queued = self.find_usable(id, claim.caller, now)?;
         // The operator did not know of a rule that was not in the request.
-        let as_shown = claim.rules.iter().all(|rule| asked.terms.rules.contains(rule));
-        if asked.digest != claim.digest || !as_shown {
+        let as_shown = claim.rules.iter().all(|rule| queued.terms.rules.contains(rule));
+        if queued.digest != claim.digest || !as_shown {
             return Err(UnusableApproval::Mismatch);
         }
-        Ok(request_entry(id, asked, ApprovalEvent::Used, None, Value::Null))
+        Ok(request_entry(id, queued, ApprovalEvent::Used, None, Value::Null))
     }
 
     /// Returns an approval that this caller may use.
@@ -283,11 +283,11 @@ impl ApprovalQueue {
         caller: &Caller,
         now: Timestamp,
     ) -> Result<&QueuedRequest, UnusableApproval> {
-        let asked = self.requests.get(id).filter(|asked| asked.terms.call.caller.is_same_party(caller));
-        let asked = asked.ok_or(UnusableApproval::Unknown)?;
-        match &asked.state {
-            RequestState::Granted { until } if now < *until => Ok(asked),
-            RequestState::Pending if now < asked.terms.expires_at => Err(UnusableApproval::Pending),
+        let queued = self.requests.get(id).filter(|queued| queued.terms.call.caller.is_same_party(caller));
+        let queued = queued.ok_or(UnusableApproval::Unknown)?;
+        match &queued.state {
+            RequestState::Granted { until } if now < *until => Ok(queued),
+            RequestState::Pending if now < queued.terms.expires_at => Err(UnusableApproval::Pending),
             RequestState::Granted { .. } | RequestState::Pending | RequestState::Expired => {
                 Err(UnusableApproval::Expired)
             }
@@ -299,17 +299,17 @@ impl ApprovalQueue {
 
     /// Proposes the withdrawal of a pending request or an unused approval.
     pub(crate) fn propose_void(&self, id: &str, why: &str) -> Option<ApprovalEventEntry> {
-        let asked = self.requests.get(id).filter(|asked| asked.state.is_open())?;
-        Some(request_entry(id, asked, ApprovalEvent::Void, None, json!({"why": why})))
+        let queued = self.requests.get(id).filter(|queued| queued.state.is_open())?;
+        Some(request_entry(id, queued, ApprovalEvent::Void, None, json!({"why": why})))
     }
 
     /// Proposes the expiry of everything that has expired at `now`.
     pub(crate) fn propose_expiries(&self, now: Timestamp) -> Vec<ApprovalEventEntry> {
         let questions =
-            self.requests.iter().filter(|(_, asked)| asked.state.is_open() && !asked.is_open_at(now));
+            self.requests.iter().filter(|(_, queued)| queued.state.is_open() && !queued.is_open_at(now));
         let rules = self.rules.iter().filter(|(_, status)| status.until <= now);
-        let questions =
-            questions.map(|(id, asked)| request_entry(id, asked, ApprovalEvent::Expired, None, Value::Null));
+        let questions = questions
+            .map(|(id, queued)| request_entry(id, queued, ApprovalEvent::Expired, None, Value::Null));
         questions
             .chain(rules.map(|(id, status)| rule_entry(id, status, ApprovalEvent::Expired, None)))
             .collect()
@@ -350,8 +350,9 @@ impl ApprovalQueue {
         match event {
             ApprovalEvent::Requested => {
                 if let Ok(terms) = serde_json::from_value(data.clone()) {
-                    let asked = QueuedRequest { digest: digest.clone(), terms, state: RequestState::Pending };
-                    self.requests.insert(id.clone(), asked);
+                    let queued =
+                        QueuedRequest { digest: digest.clone(), terms, state: RequestState::Pending };
+                    self.requests.insert(id.clone(), queued);
                 }
             }
             ApprovalEvent::Granted => match text("until").and_then(|until| until.parse().ok()) {
@@ -374,9 +375,9 @@ impl ApprovalQueue {
 
     fn set_state(&mut self, id: &str, state: RequestState) {
         self.rules.remove(id);
-        let Some(asked) = self.requests.get_mut(id) else { return };
-        let is_over = asked.state.is_open() && !state.is_open();
-        asked.state = state;
+        let Some(queued) = self.requests.get_mut(id) else { return };
+        let is_over = queued.state.is_open() && !state.is_open();
+        queued.state = state;
         if is_over {
             self.closed.push_back(id.to_owned());
         }
@@ -390,7 +391,7 @@ impl ApprovalQueue {
 
 fn request_entry(
     id: &str,
-    asked: &QueuedRequest,
+    queued: &QueuedRequest,
     event: ApprovalEvent,
     by: Option<&str>,
     data: Value,
@@ -398,9 +399,9 @@ fn request_entry(
     ApprovalEventEntry {
         id: id.to_owned(),
         event,
-        call_id: Some(asked.terms.call.call_id),
-        tool: Some(asked.terms.call.tool.clone()),
-        digest: asked.digest.clone(),
+        call_id: Some(queued.terms.call.call_id),
+        tool: Some(queued.terms.call.tool.clone()),
+        digest: queued.digest.clone(),
         by: by.map(str::to_owned),
         data,
     }

@@ -138,7 +138,7 @@ impl ApprovalRequest {
             put(LineStyle::Warning, "the arguments were changed by the operator".to_owned());
         }
         for (rule, location) in self.rules() {
-            put(LineStyle::Muted, format!("asked by  {rule} ({location})"));
+            put(LineStyle::Muted, format!("rule      {rule} ({location})"));
         }
         let session = self
             .session

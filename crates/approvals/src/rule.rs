@@ -219,7 +219,7 @@ impl RuleScope {
             self.uid,
             self.side.description_suffix()
         ));
-        lines.push(format!("in {}, asked by {}", self.mode, self.asked_by.join(", ")));
+        lines.push(format!("in {}, required by {}", self.mode, self.asked_by.join(", ")));
         lines.extend(self.facts.iter().map(|(label, text)| format!("{label} {text}")));
         lines.push(self.bounds.clone());
         lines

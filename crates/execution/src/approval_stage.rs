@@ -26,7 +26,7 @@ use tool::{Arguments, Failure, ProgressNote, Refusal, RefusalCode};
 pub(crate) use forecast::{ApprovalForecast, EffectPolicy, forecast};
 
 use crate::call::PipelineCall;
-use crate::calls::CallState;
+use crate::calls::{CallState, StoppedBy};
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::PipelineHalt;
 use crate::recorder;
@@ -255,12 +255,15 @@ async fn wait_for_decision(
         tokio::select! {
             biased;
             by = call.tracker.stop().wait() => {
+                if by == StoppedBy::LostConnection {
+                    // The request stays: the caller may use the decision on another connection.
+                    return pending_refusal(&call.tool_name, &approval_ref.id, "client_gone").into();
+                }
                 if approval_ref.is_own {
                     approvals.void(&approval_ref.id, "the requesting call was cancelled").await;
                 }
                 return by.refusal(&call.tool_name, call.header.mode).into();
             }
-            () = call.tracker.caller_left() => return pending_refusal(&call.tool_name, &approval_ref.id, "caller_gone").into(),
             () = approvals.closed() => return pending_refusal(&call.tool_name, &approval_ref.id, "shutting_down").into(),
             _ = answers.changed() => {}
             _ = changes.changed() => {}

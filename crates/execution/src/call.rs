@@ -13,13 +13,13 @@ use ledger::{CallHeader, Ledger};
 use serde_json::{Value, json};
 use telemetry::{CallContext, CallSpan, Stage, redact};
 use tokio_util::sync::CancellationToken;
+use tool::text::SharedText;
 use tool::{
-    Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, SharedText, ToolDefinition,
-    TraceContext, canonical,
+    Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, ToolDefinition, TraceContext, canonical,
 };
 
 use crate::ConfigSnapshot;
-use crate::calls::{CallTracker, StopRequest, StoppedBy};
+use crate::calls::{CallTracker, ConnectionLoss, StopRequest, StoppedBy};
 use crate::idempotency::KeyClaim;
 
 /// One call as parsed by an endpoint. None of its content is checked yet.
@@ -51,6 +51,8 @@ pub struct CallRequest {
     pub approval_mode: ApprovalMode,
     /// Id of an approval that the caller presents.
     pub approval_id: Option<String>,
+    /// Effect of a lost connection on the call.
+    pub connection_loss: ConnectionLoss,
 }
 
 /// Selects if a call is checked against the curated map in addition to the tool's schema.
@@ -176,7 +178,7 @@ impl PipelineCall {
         let stop = StopRequest::new(request.cancellation);
         let call = PipelineCall {
             tool_name,
-            tracker: CallTracker::new(Arc::clone(&header), request.started, stop),
+            tracker: CallTracker::new(Arc::clone(&header), request.started, stop, request.connection_loss),
             header,
             span,
             idempotency_key: key,
@@ -371,7 +373,9 @@ impl IdempotencyKey {
 /// Redacts and shortens the client name, which the client chooses freely and which may contain a secret.
 pub(crate) fn redact_client_name(caller: Caller) -> Caller {
     let fit = |name: String| match redact_name(&name) {
-        Cow::Owned(shown) if shown != name => tool::shorten_with_digest(&shown, MAX_RECORDED_NAME, &name),
+        Cow::Owned(shown) if shown != name => {
+            tool::text::shorten_with_digest(&shown, MAX_RECORDED_NAME, &name)
+        }
         Cow::Owned(_) | Cow::Borrowed(_) => name,
     };
     Caller { client: caller.client.map(fit), ..caller }

@@ -79,15 +79,25 @@ pub(crate) struct CallTracker {
     stop: StopRequest,
     /// Set when the call has ended and is off the list.
     ended: Latch,
-    /// Set when the caller no longer waits for the result.
-    caller_gone: Latch,
+    connection_loss: ConnectionLoss,
 }
 
 /// Active calls by id. Ids sort by time.
 #[derive(Clone, Default)]
 pub(crate) struct ActiveCalls(Arc<Mutex<BTreeMap<CallId, Arc<CallTracker>>>>);
 
-/// Guard held while the caller waits for the result. Dropping it marks the caller as gone.
+/// Effect of a lost connection on its calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConnectionLoss {
+    /// The call is stopped.
+    #[default]
+    StopsCall,
+    /// The call continues; the caller fetches its result later by the idempotency key.
+    LeavesCallRunning,
+}
+
+/// Guard held while the caller waits for the result. Dropping it before the call has ended stops the call,
+/// unless the call outlives its connection.
 pub(crate) struct CallerPresence(Arc<CallTracker>);
 
 /// Guard that removes a call from the list when it is dropped.
@@ -97,7 +107,12 @@ pub(crate) struct CallRegistration {
 }
 
 impl CallTracker {
-    pub(crate) fn new(header: Arc<CallHeader>, started: Instant, stop: StopRequest) -> Arc<Self> {
+    pub(crate) fn new(
+        header: Arc<CallHeader>,
+        started: Instant,
+        stop: StopRequest,
+        connection_loss: ConnectionLoss,
+    ) -> Arc<Self> {
         Arc::new(CallTracker {
             header,
             started,
@@ -105,7 +120,7 @@ impl CallTracker {
             definition: OnceLock::new(),
             stop,
             ended: Latch::default(),
-            caller_gone: Latch::default(),
+            connection_loss,
         })
     }
 
@@ -116,11 +131,6 @@ impl CallTracker {
     /// Returns the guard that the waiting caller holds.
     pub(crate) fn attach_caller(self: &Arc<Self>) -> CallerPresence {
         CallerPresence(Arc::clone(self))
-    }
-
-    /// Returns when the caller no longer waits for the result.
-    pub(crate) async fn caller_left(&self) {
-        self.caller_gone.wait().await;
     }
 
     fn state(&self) -> MutexGuard<'_, CallState> {
@@ -206,7 +216,9 @@ impl Drop for CallRegistration {
 
 impl Drop for CallerPresence {
     fn drop(&mut self) {
-        self.0.caller_gone.set();
+        if self.0.connection_loss == ConnectionLoss::StopsCall {
+            self.0.stop.request(StoppedBy::LostConnection);
+        }
     }
 }
 

@@ -26,7 +26,7 @@ use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
-use crate::modes::{self, ModeCell, ModeWatch, UnrecordedModeChanges};
+use crate::modes::{self, ModeCause, ModeCell, ModeWatch, UnrecordedModeChanges};
 use crate::pipeline::{self, PipelineHalt};
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
@@ -260,6 +260,11 @@ impl ToolExecutionLayer {
                 .collect(),
             ledger: LedgerStatus::of(&self.ledger.health()),
         }
+    }
+
+    /// Cause of the current mode, for the operator: its reason may quote the operator.
+    pub fn mode_cause(&self) -> Option<ModeCause> {
+        self.mode.cause()
     }
 
     /// Approval requests, standing rules and the operator PIN.

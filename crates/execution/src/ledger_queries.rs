@@ -1,14 +1,16 @@
 //! Ledger queries for the control socket. All functions block.
 
 use ledger::entry::NoteEntry;
-use ledger::{ExportFormat, ExportPage, LedgerEntry, LedgerError, LedgerRecord, RecordFilter, VerifyReport};
+use ledger::{ExportPage, LedgerEntry, VerifyReport};
 use serde_json::json;
+
+pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as LedgerFilter};
 
 use crate::layer::ToolExecutionLayer;
 
 impl ToolExecutionLayer {
     /// Returns matching records, newest first.
-    pub fn ledger_query(&self, filter: &RecordFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
+    pub fn ledger_query(&self, filter: &LedgerFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
         self.ledger.query(filter)
     }
 
@@ -29,7 +31,7 @@ impl ToolExecutionLayer {
     /// Returns a page of matching records in an export format, oldest first.
     pub fn ledger_export(
         &self,
-        filter: &RecordFilter,
+        filter: &LedgerFilter,
         format: ExportFormat,
         most_bytes: usize,
     ) -> Result<ExportPage, LedgerError> {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use registry::Tool;
 use serde_json::Value;
-use tool::{MAX_QUOTED_CHARS, Refusal, RefusalCode, shorten};
+use tool::text::{MAX_QUOTED_CHARS, shorten};
+use tool::{Refusal, RefusalCode};
 
 use crate::ConfigSnapshot;
 use crate::call::{CuratedMapCheck, PipelineCall};
@@ -16,9 +17,9 @@ pub(crate) fn look_up<'c>(call: &'c PipelineCall, arguments: &Value) -> Result<&
         if let Some(name) = guardrail::strip_markup(&call.tool_name) {
             return malformed_name(snapshot, name);
         }
-        let asked = call.curated_map == CuratedMapCheck::Applied;
+        let applies = call.curated_map == CuratedMapCheck::Applied;
         let opinion = || snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, arguments));
-        asked.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(snapshot, &call.tool_name)))
+        applies.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(snapshot, &call.tool_name)))
     })
 }
 

@@ -10,7 +10,8 @@ use futures_util::FutureExt;
 use registry::{RecordedPermit, Tool};
 use telemetry::metrics::Gauge;
 use telemetry::{SpanNote, Stage};
-use tool::{Failure, FailureKind, SandboxTier, ToolOutput, canonical};
+use tool::result::SandboxTier;
+use tool::{Failure, FailureKind, ToolOutput, canonical};
 
 use crate::call::PipelineCall;
 use crate::calls::StoppedBy;
@@ -189,7 +190,7 @@ impl OrderRunner<'_> {
         tokio::select! {
             biased;
             end = &mut task => TaskWait::Finished(end),
-            by = self.stopped_early(makes_calls) => {
+            by = self.call.tracker.stop().wait() => {
                 task.abort();
                 // The call must be over when its end is reported, and a sandboxed process takes a moment to
                 // exit.
@@ -204,15 +205,6 @@ impl OrderRunner<'_> {
                 }
                 TaskWait::TimedOut
             }
-        }
-    }
-
-    /// Waits for a stop request. A tool that makes calls is also stopped when its caller disconnects, because
-    /// it must make no more calls on behalf of that caller.
-    async fn stopped_early(&self, makes_calls: bool) -> StoppedBy {
-        tokio::select! {
-            by = self.call.tracker.stop().wait() => by,
-            () = self.call.tracker.caller_left(), if makes_calls => StoppedBy::Caller,
         }
     }
 

@@ -18,7 +18,7 @@ use tool::{
 };
 
 use crate::call::{CallRequest, CuratedMapCheck, PipelineCall, redact_client_name};
-use crate::calls::StoppedBy;
+use crate::calls::{ConnectionLoss, StoppedBy};
 use crate::config_snapshot::ToolFilter;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
@@ -181,6 +181,7 @@ impl ToolExecutionLayer {
             cancellation: CancellationToken::new(),
             approval_mode: ApprovalMode::Never,
             approval_id: None,
+            connection_loss: ConnectionLoss::StopsCall,
         };
         let (call, _) =
             PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());

@@ -58,7 +58,7 @@ impl SlotState {
     fn release(&mut self, caller: u64) {
         self.in_use -= 1;
         match self.held_by_caller.get_mut(&caller) {
-            Some(held) if *held > 1 => *held -= 1,
+            Some(occupied) if *occupied > 1 => *occupied -= 1,
             _ => drop(self.held_by_caller.remove(&caller)),
         }
     }
@@ -229,10 +229,11 @@ mod tests {
     #[tokio::test]
     async fn capacity_can_change_while_slots_are_held() {
         let slots = FairSlots::new(3);
-        let held: Vec<Slot> = vec![slots.acquire(1).await, slots.acquire(1).await, slots.acquire(1).await];
+        let occupied: Vec<Slot> =
+            vec![slots.acquire(1).await, slots.acquire(1).await, slots.acquire(1).await];
         slots.set_capacity(1);
         assert_eq!(slots.in_use(), 3, "holders keep their slots");
-        drop(held);
+        drop(occupied);
         let one = slots.acquire(1).await;
         must_wait(&slots).await;
         slots.set_capacity(2);
@@ -244,7 +245,7 @@ mod tests {
     #[tokio::test]
     async fn waiters_of_one_caller_are_served_in_order() {
         let slots = FairSlots::new(1);
-        let held = slots.acquire(1).await;
+        let occupied = slots.acquire(1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         for n in 0..20 {
@@ -255,7 +256,7 @@ mod tests {
             }));
             tokio::task::yield_now().await;
         }
-        drop(held);
+        drop(occupied);
         for task in waiting {
             task.await.unwrap();
         }
@@ -265,7 +266,7 @@ mod tests {
     #[tokio::test]
     async fn one_caller_cannot_starve_another() {
         let slots = FairSlots::new(1);
-        let held = slots.acquire(1).await;
+        let occupied = slots.acquire(1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         // A flood from one caller, then single calls from two others.
@@ -277,7 +278,7 @@ mod tests {
             }));
             tokio::task::yield_now().await;
         }
-        drop(held);
+        drop(occupied);
         for task in waiting {
             task.await.unwrap();
         }
@@ -290,18 +291,18 @@ mod tests {
     #[tokio::test]
     async fn one_caller_cannot_take_all_slots() {
         let slots = FairSlots::new(64);
-        let mut held = Vec::new();
+        let mut occupied = Vec::new();
         for (caller, share) in [(1, 48), (2, 12), (3, 3), (4, 1)] {
-            held.extend(std::iter::from_fn(|| slots.try_acquire(caller)));
+            occupied.extend(std::iter::from_fn(|| slots.try_acquire(caller)));
             assert_eq!(slots.held_by(caller), share, "caller {caller}");
         }
-        held.truncate(60);
+        occupied.truncate(60);
         // A caller that waits for more than its share must not delay another one.
         let greedy = slots.acquire(1);
         tokio::pin!(greedy);
         assert!(tokio::time::timeout(Duration::from_millis(5), &mut greedy).await.is_err());
         let other = slots.acquire(5).await;
-        drop((held, other));
+        drop((occupied, other));
         drop(tokio::time::timeout(Duration::from_secs(5), greedy).await.expect("its turn comes"));
         assert_eq!((slots.in_use(), slots.state().held_by_caller.len()), (0, 0));
     }
@@ -309,11 +310,11 @@ mod tests {
     #[tokio::test]
     async fn abandoned_wait_does_not_block_the_queue() {
         let slots = FairSlots::new(1);
-        let held = slots.acquire(1).await;
+        let occupied = slots.acquire(1).await;
         for caller in 0..100 {
             assert!(tokio::time::timeout(Duration::ZERO, slots.acquire(caller)).await.is_err());
         }
-        drop(held);
+        drop(occupied);
         drop(slots.acquire(7).await);
         let state = slots.state();
         assert!(

@@ -22,10 +22,8 @@ use std::time::{Duration, Instant};
 
 use ::guardrail::CuratedGuardrails;
 use file_access::{UndoLimits, UndoStore};
-use governance::{
-    NameComparison, PathVariables, Policy, PolicyEnvironment, ProtectedFolders, Workspace, WorkspaceAccess,
-    Workspaces,
-};
+use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
+use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use ledger::{Ledger, LedgerOptions};
 use registry::{ExecutorFuture, RecordedPermit, ToolExecutor, ToolRegistry};
 use serde_json::{Value, json};
@@ -35,7 +33,7 @@ use tool::{
     ToolResult, ToolSpec, TraceContext,
 };
 
-use crate::{CallRequest, CallState, ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use crate::{CallRequest, CallState, ConfigSnapshot, ConnectionLoss, LayerParts, ToolExecutionLayer};
 use approvals::ApprovalMode;
 
 /// Tool implemented by a closure.
@@ -176,6 +174,7 @@ fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> CallRequ
         cancellation: CancellationToken::new(),
         approval_mode: ApprovalMode::Never,
         approval_id: None,
+        connection_loss: ConnectionLoss::StopsCall,
     }
 }
 

@@ -53,9 +53,9 @@ impl RequestCost {
 pub enum CallerKey {
     /// A worker session.
     Session(String),
-    /// A process, by the kernel's word.
+    /// A process, identified by its peer credentials.
     Process(i32),
-    /// A user, where the kernel names no process.
+    /// A user, if the peer credentials have no process id.
     User(u32),
 }
 

@@ -30,6 +30,9 @@ const MAX_INVALID_LINES: u32 = 16;
 /// Time a peer may keep writing after the final error, so that it can read that error before the connection
 /// closes.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time a peer that closed its sending side has for the calls in progress. An MCP client that ends closes its
+/// side first, and its processes must not outlive it by more than a second.
+const HALF_CLOSED_GRACE: Duration = Duration::from_millis(800);
 /// Interval at which a half-closed connection is checked for a hang-up.
 const HANG_UP_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -96,7 +99,7 @@ impl<C: Send + Sync> ClientConnection<C> {
             in_flight: open,
             invalid_lines: 0,
         };
-        let end = conversation.read_lines(&mut lines).await;
+        let end = conversation.read_lines(&mut lines, has_disconnected).await;
         conversation.finish_replies(&end, || has_disconnected(lines.source())).await;
         // The writer task sends what is queued and ends once its last sender is dropped.
         drop(conversation);
@@ -108,7 +111,11 @@ impl<C: Send + Sync> ClientConnection<C> {
 }
 
 impl<C: Send + Sync> ConnectionHandler<C> {
-    async fn read_lines<R: AsyncRead + Unpin>(&mut self, lines: &mut LineReader<R>) -> ConnectionEnd {
+    async fn read_lines<R: AsyncRead + Unpin>(
+        &mut self,
+        lines: &mut LineReader<R>,
+        has_disconnected: fn(&R) -> bool,
+    ) -> ConnectionEnd {
         let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
         let (gone, stopped) = (outbox.closed(), stop.cancelled());
         // Pinned outside the loop: creating the futures anew would register and remove a waiter for every
@@ -117,6 +124,10 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         loop {
             while self.pending_replies.try_join_next().is_some() {}
             while self.subscriptions.try_join_next().is_some() {}
+            if let ControlFlow::Break(end) = self.wait_for_capacity(|| has_disconnected(lines.source())).await
+            {
+                return end;
+            }
             let frame = tokio::select! {
                 biased;
                 () = &mut gone => return ConnectionEnd::Disconnected,
@@ -174,7 +185,8 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 ControlFlow::Continue(())
             }
             RpcMessage::Request { id, method, params } => {
-                self.handle_request(id, &method, params, line).await
+                self.handle_request(id, &method, params, line).await;
+                ControlFlow::Continue(())
             }
         }
     }
@@ -198,6 +210,9 @@ impl<C: Send + Sync> ConnectionHandler<C> {
 
     /// Completes the open replies, as far as the peer can still read them.
     async fn finish_replies(&mut self, end: &ConnectionEnd, has_disconnected: impl Fn() -> bool) {
+        let half_closed = matches!(end, ConnectionEnd::Finished);
+        let grace = tokio::time::sleep(HALF_CLOSED_GRACE);
+        tokio::pin!(grace);
         match end {
             ConnectionEnd::Disconnected => self.abandon_replies().await,
             ConnectionEnd::Finished | ConnectionEnd::Unusable | ConnectionEnd::Idle => loop {
@@ -206,6 +221,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                     () = self.outbox.closed() => return self.abandon_replies().await,
                     () = self.connection.stop.cancelled() => return self.stop_replies().await,
                     done = self.pending_replies.join_next() => if done.is_none() { return },
+                    () = &mut grace, if half_closed => return self.end_half_closed().await,
                     // Nothing is written while a call waits for approval, so no write error reveals a peer
                     // that left.
                     () = tokio::time::sleep(HANG_UP_POLL_INTERVAL) => if has_disconnected() { return self.abandon_replies().await },
@@ -230,12 +246,25 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let _ = timeout(self.connection.limits.final_reply_timeout, last_words).await;
         // Subscribers notice the end of the connection itself.
         self.subscriptions.shutdown().await;
+        let message = "Sinew stopped before the call ended: check the ledger for its outcome";
+        self.fail_open_requests("shutting_down", message).await;
+    }
+
+    /// Ends the calls of a peer that closed its sending side, and tells it so, because it may still read.
+    async fn end_half_closed(&mut self) {
+        let message = "the sending side of the connection was closed before the call ended, which stops the call: \
+                       keep it open until the reply arrives, or send `detached` with an idempotency key";
+        self.fail_open_requests("client_gone", message).await;
+    }
+
+    /// Replies with an error to every open request and drops its reply task, which stops a call that does not
+    /// outlive its connection.
+    async fn fail_open_requests(&mut self, reason: &'static str, message: &str) {
         // Removed from the list before the abort, so that a request that ends now does not get two replies.
         let open = self.in_flight.close_all();
         self.pending_replies.abort_all();
         for id in open {
-            let message = "Sinew stopped before the call ended: check the ledger for its outcome";
-            self.send(Some(&id), &Err(RpcError::server("shutting_down", message))).await;
+            self.send(Some(&id), &Err(RpcError::server(reason, message))).await;
         }
     }
 

@@ -9,9 +9,9 @@ pub(crate) mod call;
 pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod listen;
+pub(crate) mod progress;
 
 mod era;
-mod progress;
 mod result;
 
 use serde_json::{Map, Value, json};
@@ -87,6 +87,6 @@ fn display_name(whole: &str) -> Option<String> {
     match name.trim() {
         "" => None,
         name if name == whole => Some(name.to_owned()),
-        name => Some(tool::shorten_with_digest(name, MAX_NAME_CHARS, whole)),
+        name => Some(tool::text::shorten_with_digest(name, MAX_NAME_CHARS, whole)),
     }
 }

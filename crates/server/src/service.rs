@@ -14,7 +14,7 @@ use crate::connection_state::ConnectionState;
 use crate::notify::{NotificationTask, Notifier};
 use crate::rpc::{self, Params, RequestId, RpcError, RpcReply};
 
-/// Stands for a method that there is none of.
+/// Name under which requests of unknown methods are counted.
 const UNKNOWN: &str = "(unknown)";
 
 /// Methods of one socket and their shared context.

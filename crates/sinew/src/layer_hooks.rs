@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use approvals::ApprovalMode;
 use connectors::PipelineEntry;
-use execution::{CallRequest, CuratedMapCheck, ToolExecutionLayer};
+use execution::{CallRequest, ConnectionLoss, CuratedMapCheck, ToolExecutionLayer};
 use governance::files::VerdictKind;
 use sandbox::Sandbox;
 use serde_json::Value;
-use tool::{Progress, SandboxTier};
+use tool::Progress;
+use tool::result::SandboxTier;
 use toolbox::{Internals, InternalsSource, LedgerHealth, RuntimeStatus, SelfCheckResult, ToolVerdict};
 
 /// Disk usage above which the ledger's disk counts as full.
@@ -47,6 +48,7 @@ pub(crate) fn connect_pipeline(layer: &Arc<ToolExecutionLayer>, pipeline_entry: 
             cancellation: Default::default(),
             approval_mode: ApprovalMode::Wait,
             approval_id: None,
+            connection_loss: ConnectionLoss::StopsCall,
         };
         Some(Box::pin(async move {
             // Dropping the future cancels the call.

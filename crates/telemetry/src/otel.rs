@@ -25,7 +25,7 @@ use crate::settings::TelemetrySignal;
 use crate::{FlushOutcome, TelemetryError};
 
 pub(crate) use configuration::{ExportConfiguration, resolve};
-pub use export_monitor::ExportHealth;
+pub(crate) use export_monitor::ExportHealth;
 use export_monitor::{ExportMonitor, MonitoredExporter};
 pub(crate) use logs::LogsPipeline;
 pub(crate) use traces::{FinishedCall, TracesPipeline};

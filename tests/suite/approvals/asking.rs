@@ -273,6 +273,25 @@ fn mcp_client_gets_progress_or_a_pending_result() {
 }
 
 #[test]
+fn native_client_gets_progress_with_the_approval_id() {
+    let daemon = daemon_requiring_approval();
+    let (mut control, mut agent) = (daemon.control(), daemon.agent());
+    let params = json!({"tool_name": "write_file", "arguments": {"path": "a.txt", "content": "x"}, "progress_token": 5});
+    let message = json!({"jsonrpc": "2.0", "id": 78, "method": "sinew/execute", "params": params});
+    agent.send(format!("{message}\n").as_bytes());
+    let reported = agent.receive().expect("progress");
+    assert_eq!(
+        (&reported["method"], &reported["params"]["progressToken"]),
+        (&json!("notifications/progress"), &json!(5))
+    );
+    let id = pending_approval(&mut control);
+    assert_eq!(reported["params"]["_meta"]["sinew/data"], json!({"approval_id": id}));
+    decide(&mut control, &id, "approve");
+    let end = std::iter::from_fn(|| agent.receive()).find(|message| message["id"] == 78).expect("the answer");
+    assert_eq!(end["result"]["success"], true, "{end}");
+}
+
+#[test]
 fn without_daemon_and_terminal_approval_is_refused() {
     let home = home_requiring_approval(300);
     let refused = home.run(&["call", "write_file", "path=a.txt", "content=x"]).must_exit(4);

@@ -10,7 +10,7 @@ use super::bounds::must_vanish;
 use super::home;
 
 /// Command that starts several processes, also in another session, and would run for a minute.
-fn tree(word: &str) -> Value {
+pub(super) fn tree(word: &str) -> Value {
     let code = format!(
         "'{word}'\nimport os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  time.sleep(60)\n time.sleep(60)\ntime.sleep(60)"
     );
@@ -18,7 +18,7 @@ fn tree(word: &str) -> Value {
 }
 
 /// Waits until a call runs, and returns it as `control/calls.list` shows it.
-fn running(daemon: &Daemon) -> Value {
+pub(super) fn running(daemon: &Daemon) -> Value {
     let (mut control, deadline) = (daemon.control(), Instant::now() + Duration::from_secs(20));
     loop {
         let reported = control.request("control/calls.list", &json!({}))["result"].clone();

@@ -38,6 +38,33 @@ fn events_arrive_as_they_happen() {
     assert_eq!(mode["result"]["mode"], "NORMAL");
 }
 
+/// Both calls belong to one trace of the caller, and each has a span.
+#[test]
+fn events_of_a_call_share_its_trace_and_span() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    let (mut watching, mut agent) = (watch(&daemon, &json!({})), daemon.agent());
+    let mut spans = Vec::new();
+    for (path, end) in [("a.txt", "tool_call_completed"), ("missing.txt", "tool_call_failed")] {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let params = json!({"tool_name": "read_file", "arguments": {"path": path}, "trace_ctx": trace});
+        let metadata = agent.request("sinew/execute", &params)["result"]["metadata"].clone();
+        assert_eq!(metadata["trace_id"], "4bf92f3577b34da6a3ce929d0e0e4736", "{metadata}");
+        for event in ["tool_call_started", end] {
+            let reported = watching.receive().expect("an event")["params"].clone();
+            assert_eq!(reported["event"], event, "{reported}");
+            for id in ["trace_id", "span_id"] {
+                assert_eq!(reported[id], metadata[id], "{event}: {reported}");
+            }
+            assert_eq!(reported["latency_ms"].as_f64() > Some(0.0), event == end, "{reported}");
+            let is_failure = event == "tool_call_failed";
+            assert_eq!(reported["error"].as_str().is_some_and(|error| !error.is_empty()), is_failure);
+        }
+        spans.push(metadata["span_id"].clone());
+    }
+    assert_ne!(spans[0], spans[1]);
+}
+
 #[test]
 fn slow_subscriber_gets_the_count_of_missed_events() {
     const CALLS: u64 = 3000;

@@ -95,7 +95,7 @@ fn invisible_characters_are_escaped_in_every_field() {
 fn rule_that_asks_twice_is_listed_once() {
     let mut request = card("x");
     request.asked_by = vec![request.asked_by[0].clone(), request.asked_by[0].clone()];
-    assert_eq!(request.lines().iter().filter(|line| line.text.starts_with("asked by")).count(), 1);
+    assert_eq!(request.lines().iter().filter(|line| line.text.starts_with("rule  ")).count(), 1);
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub(crate) enum StoppedBy {
     Caller,
     /// The worker session of the call was closed.
     Session,
+    /// The connection of the caller was lost.
+    LostConnection,
 }
 
 /// Stop request of one call. It can be made once and cannot be withdrawn.
@@ -66,6 +68,7 @@ impl StoppedBy {
             StoppedBy::Operator => "by the operator".to_owned(),
             StoppedBy::Caller => "by its caller".to_owned(),
             StoppedBy::Session => "with its session".to_owned(),
+            StoppedBy::LostConnection => "because its client disconnected".to_owned(),
         }
     }
 
@@ -74,11 +77,17 @@ impl StoppedBy {
         let by = self.describe(mode);
         let message = match self {
             StoppedBy::Mode => format!("{tool} was cancelled: {by}"),
-            StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => {
+            StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session | StoppedBy::LostConnection => {
                 format!("{tool} was cancelled {by}")
             }
         };
-        Failure::new(FailureKind::Cancelled, message)
+        let kind = match self {
+            StoppedBy::LostConnection => FailureKind::ClientGone,
+            StoppedBy::Mode | StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => {
+                FailureKind::Cancelled
+            }
+        };
+        Failure::new(kind, message)
             .with_hint("all or part of its effect may have happened: check before trying again")
     }
 
@@ -90,6 +99,10 @@ impl StoppedBy {
     /// Refusal of a call that was not permitted yet.
     pub(crate) fn refusal(self, tool: &str, mode: Mode) -> Box<Refusal> {
         let reason = format!("The call was cancelled {}", self.describe(mode));
-        Box::new(Refusal::new(tool, RefusalCode::Cancelled, reason).with_hint("nothing was run"))
+        let refusal = Refusal::new(tool, RefusalCode::Cancelled, reason).with_hint("nothing was run");
+        Box::new(match self {
+            StoppedBy::LostConnection => refusal.with_detail(FailureKind::ClientGone.as_str()),
+            StoppedBy::Mode | StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => refusal,
+        })
     }
 }

@@ -1,12 +1,49 @@
-//! Cell with the current mode, and errors of mode changes.
+//! Cell with the current mode and its cause, and errors of mode changes.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
+use ledger::entry::ModeChange;
+use serde::Serialize;
 use tool::Mode;
 
-/// Current mode.
+/// Current mode and the change that led to it.
 pub(crate) struct ModeCell {
     current: Mutex<Mode>,
+    last_change: Mutex<Option<ModeCause>>,
+}
+
+/// Cause of the current mode, for the operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModeCause {
+    /// Time of the change.
+    pub since: Timestamp,
+    /// Mode before the change.
+    pub from: Mode,
+    /// Reason for the change: the rule and the measured values, or the operator's words.
+    pub reason: String,
+    /// Rule or person that decided.
+    pub by: Option<String>,
+    /// Command that leaves the mode, unless it is NORMAL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leave_with: Option<String>,
+}
+
+impl ModeCause {
+    pub(crate) fn new(change: &ModeChange, since: Timestamp) -> Self {
+        let back = match change.to {
+            Mode::Normal => None,
+            Mode::Alert | Mode::Degraded | Mode::Recovery => Some(Mode::Normal),
+            Mode::Lockdown => Some(Mode::Recovery),
+        };
+        ModeCause {
+            since,
+            from: change.from,
+            reason: change.reason.clone(),
+            by: change.by.clone(),
+            leave_with: back.map(|mode| format!("sinew mode set {mode}")),
+        }
+    }
 }
 
 /// Error of a mode change.
@@ -59,14 +96,29 @@ impl ModeChangeResult {
 
 impl ModeCell {
     pub(crate) fn new(mode: Mode) -> Self {
-        ModeCell { current: Mutex::new(mode) }
+        ModeCell { current: Mutex::new(mode), last_change: Mutex::new(None) }
+    }
+
+    /// Change that led to the current mode. `None` if the mode never changed, or until the record of it is read.
+    pub(crate) fn cause(&self) -> Option<ModeCause> {
+        self.last_change().clone()
+    }
+
+    /// Sets the cause that the ledger recorded, unless the mode has changed since this start.
+    pub(crate) fn restore_cause(&self, cause: ModeCause) {
+        self.last_change().get_or_insert(cause);
+    }
+
+    fn last_change(&self) -> MutexGuard<'_, Option<ModeCause>> {
+        self.last_change.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn get(&self) -> Mode {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set(&self, mode: Mode) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = mode;
+    pub(crate) fn set(&self, change: &ModeChange) {
+        *self.last_change() = Some(ModeCause::new(change, Timestamp::now()));
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = change.to;
     }
 }

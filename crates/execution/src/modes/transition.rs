@@ -11,7 +11,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 use governance::files::RunningCalls;
-use governance::{ChangedBy, ModeTransition, is_human_edge, modes_settable_from};
+use governance::transitions::{ChangedBy, ModeTransition, is_human_edge, modes_settable_from};
 use ledger::entry::{ModeChange, NoteEntry};
 use ledger::{LedgerEntry, LedgerError};
 use registry::CacheScope;
@@ -137,11 +137,13 @@ impl ToolExecutionLayer {
         }
         let change = wish.to_ledger_entry(from);
         let recorded = if ModeChangeResult::loosens(to) {
-            self.record_mode(change).await.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
-            self.enter_mode(to, wish.changed_by);
+            self.record_mode(change.clone())
+                .await
+                .map_err(|error| ModeError::NotRecorded(error.to_string()))?;
+            self.enter_mode(&change, wish.changed_by);
             true
         } else {
-            self.enter_mode(to, wish.changed_by);
+            self.enter_mode(&change, wish.changed_by);
             self.record_or_defer(change).await
         };
         let (reason, by, sensors) = (&wish.reason, &wish.by, wish.sensors.as_ref());
@@ -150,9 +152,9 @@ impl ToolExecutionLayer {
     }
 
     /// Puts a mode into effect, also for waiting and running calls.
-    fn enter_mode(&self, mode: Mode, by: ChangedBy) {
-        self.mode.set(mode);
-        self.mode_watch.machine().enter(mode, self.mode_watch.now(), by);
+    fn enter_mode(&self, change: &ModeChange, by: ChangedBy) {
+        self.mode.set(change);
+        self.mode_watch.machine().enter(change.to, self.mode_watch.now(), by);
         self.limits.set_capacity(self.max_running_calls());
         self.policy_changes.send_modify(|changes| *changes += 1);
         self.stop_forbidden_calls();

@@ -8,7 +8,9 @@ use ledger::entry::{OutcomeFacts, RecordedOutcome};
 use ledger::{CallHeader, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
 use telemetry::{Stage, TelemetryEvent, emit, metrics};
-use tool::{Failure, FailureKind, Refusal, RefusalCode, ResultMetadata, SharedText, ToolResult};
+use tool::result::ResultMetadata;
+use tool::text::SharedText;
+use tool::{Failure, FailureKind, Refusal, RefusalCode, ToolResult};
 
 use super::{effect, metadata, record_refusal, redacted, stages, subject};
 use crate::ConfigSnapshot;
@@ -140,7 +142,10 @@ fn status_of(failure: &Failure, started: ToolStart) -> OutcomeStatus {
     match (failure.kind, started) {
         (_, ToolStart::No) => OutcomeStatus::NotStarted,
         (
-            FailureKind::TimedOut | FailureKind::Cancelled | FailureKind::Interrupted,
+            FailureKind::TimedOut
+            | FailureKind::Cancelled
+            | FailureKind::ClientGone
+            | FailureKind::Interrupted,
             ToolStart::Yes(RecordedEffect::Changes),
         ) => OutcomeStatus::Unknown,
         (_, ToolStart::Yes(_)) => OutcomeStatus::Failed,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use ledger::entry::ModeChange;
 use registry::ToolRegistry;
 use serde_json::{Value, json};
 use tool::{Category, FailureKind, Mode, RefusalCode, ToolSpec};
@@ -74,23 +75,24 @@ fn register_recovery_tool(registry: &mut ToolRegistry) {
     registry.register(spec.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({}))))).unwrap();
 }
 
-async fn execute_refused(layer: &Arc<ToolExecutionLayer>, times: usize) {
-    for _ in 0..times {
-        let result = layer.execute(request("forbidden", json!({}), None)).await;
+/// Makes calls that the mode denies, each with an effect of its own.
+async fn execute_refused(layer: &Arc<ToolExecutionLayer>, effects: std::ops::Range<usize>) {
+    for effect in effects {
+        let result = layer.execute(request("forbidden", json!({"effect": effect}), None)).await;
         assert_eq!(result.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
     }
 }
 
 #[tokio::test]
-async fn six_refused_calls_in_a_minute_cause_alert() {
+async fn six_refused_effects_in_a_minute_cause_alert() {
     let mut registry = ToolRegistry::new();
     register_recovery_tool(&mut registry);
     let folder = tempfile::tempdir().unwrap();
     let layer = LayerBench::layer_in(folder.path(), registry);
-    execute_refused(&layer, 5).await;
+    execute_refused(&layer, 0..5).await;
     layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Normal);
-    execute_refused(&layer, 1).await;
+    execute_refused(&layer, 5..6).await;
     layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Alert);
     let [change] = mode_records(folder.path()).try_into().unwrap();
@@ -100,12 +102,62 @@ async fn six_refused_calls_in_a_minute_cause_alert() {
     assert_eq!(change["data"]["sensors"][0]["value"], 6.0, "{change}");
     // Refusals from before the operator reset the mode no longer count; later ones do.
     set(&layer, Mode::Normal).await.unwrap();
-    execute_refused(&layer, 5).await;
+    execute_refused(&layer, 0..5).await;
     layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Normal);
-    execute_refused(&layer, 1).await;
+    execute_refused(&layer, 5..6).await;
     layer.apply_mode_rules(None).await;
     assert_eq!(layer.mode(), Mode::Alert);
+}
+
+/// The counts before and after a restart use the same identity of an effect.
+#[tokio::test]
+async fn same_refused_call_repeated_does_not_change_the_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let mut registry = ToolRegistry::new();
+        register_recovery_tool(&mut registry);
+        LayerBench::layer_in(folder.path(), registry)
+    };
+    let first = start();
+    for _ in 0..50 {
+        execute_refused(&first, 0..1).await;
+    }
+    first.apply_mode_rules(None).await;
+    assert_eq!(first.mode(), Mode::Normal);
+    first.close("test");
+    drop(first);
+    let second = start();
+    second.restore_counters().await;
+    execute_refused(&second, 0..5).await;
+    second.apply_mode_rules(None).await;
+    assert_eq!(second.mode(), Mode::Normal, "five effects, one of them from before the restart");
+    execute_refused(&second, 5..6).await;
+    second.apply_mode_rules(None).await;
+    assert_eq!(second.mode(), Mode::Alert);
+}
+
+#[tokio::test]
+async fn cause_of_the_mode_is_known_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || LayerBench::layer_in(folder.path(), ToolRegistry::new());
+    let first = start();
+    assert_eq!(first.mode_cause(), None, "the mode never changed");
+    set(&first, Mode::Alert).await.unwrap();
+    set(&first, Mode::Lockdown).await.unwrap();
+    let cause = first.mode_cause().unwrap();
+    assert_eq!((cause.from, cause.reason.as_str()), (Mode::Alert, "test"));
+    assert_eq!(cause.leave_with.as_deref(), Some("sinew mode set RECOVERY"));
+    first.close("test");
+    drop(first);
+    let second = start();
+    second.restore_counters().await;
+    let restored = second.mode_cause().unwrap();
+    assert_eq!((restored.from, &restored.reason, &restored.by), (cause.from, &cause.reason, &cause.by));
+    for mode in [Mode::Recovery, Mode::Normal] {
+        set(&second, mode).await.unwrap();
+    }
+    assert_eq!(second.mode_cause().unwrap().leave_with, None, "NORMAL is not left");
 }
 
 #[tokio::test]
@@ -117,14 +169,14 @@ async fn refused_calls_count_across_restarts() {
         LayerBench::layer_in(folder.path(), registry)
     };
     let first = start();
-    execute_refused(&first, 5).await;
+    execute_refused(&first, 0..5).await;
     first.close("test");
     drop(first);
     let second = start();
     second.restore_counters().await;
     second.apply_mode_rules(None).await;
     assert_eq!(second.mode(), Mode::Normal);
-    execute_refused(&second, 1).await;
+    execute_refused(&second, 5..6).await;
     second.apply_mode_rules(None).await;
     assert_eq!(second.mode(), Mode::Alert, "five before the restart and one after it");
     set(&second, Mode::Normal).await.unwrap();
@@ -240,7 +292,9 @@ async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
         return false;
     }
     layer.snapshot.store(LayerBench::snapshot_in(folder.path(), bench().registry).into());
-    layer.mode.set(mode);
+    let change =
+        ModeChange { from: Mode::Normal, to: mode, reason: String::new(), by: None, data: Value::Null };
+    layer.mode.set(&change);
     let result = asked.await;
     assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
     let written = records(folder.path());
@@ -267,7 +321,7 @@ async fn proposed_transition_is_recorded_and_not_applied() {
     let (layer, folder) = LayerBench::new().layer();
     set(&layer, Mode::Alert).await.unwrap();
     assert!(layer.status().proposal.is_none());
-    let transition = governance::ModeTransition {
+    let transition = governance::transitions::ModeTransition {
         from: Mode::Alert,
         to: Mode::Normal,
         rule: tool::RuleRef {

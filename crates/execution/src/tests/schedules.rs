@@ -23,8 +23,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 
+use crate::reload::Acceptance;
 use crate::schedule_rng::{SchedulePanicReport, ScheduleRng};
-use crate::{Acceptance, CallRequest};
+use crate::{CallRequest, ConnectionLoss};
 use harness::{DaemonRun, PolicyVariant, TOOL};
 use oracle::{ApprovalOracle, ExpectedApproval, OracleState};
 
@@ -122,6 +123,7 @@ impl Schedule<'_> {
             cancellation: withdrawn,
             approval_mode: asking,
             approval_id,
+            connection_loss: ConnectionLoss::StopsCall,
         };
         let (layer, truth) = (Arc::clone(&self.daemon().layer), Arc::clone(&self.oracle));
         let call = self.daemon().runtime.spawn(async move {

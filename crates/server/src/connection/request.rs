@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 
-use super::{ConnectionEnd, ConnectionHandler};
+use super::{ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
 use crate::budget::BudgetShare;
 use crate::frame::{InputLine, NextLine};
 use crate::in_flight_requests::RequestGuard;
@@ -29,14 +29,13 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         method: &str,
         params: Params,
         line: InputLine<'_>,
-    ) -> ControlFlow<ConnectionEnd> {
+    ) {
         let ticket = match self.in_flight.register(id) {
             Ok(ticket) => ticket,
             Err(id) => {
                 // The client could not tell two replies with the same id apart.
                 let error = RpcError::invalid_request("this id belongs to a request that is still open");
-                self.send(None, &Err(error.with_data("id", &id))).await;
-                return ControlFlow::Continue(());
+                return self.send(None, &Err(error.with_data("id", &id))).await;
             }
         };
         let (id, withdrawn) = (ticket.id().clone(), ticket.cancellation().clone());
@@ -44,17 +43,16 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         match self.connection.service.dispatch(&mut self.connection.session, method, call) {
             MethodReply::Immediate(reply) => self.reply_now(ticket, &reply).await,
             MethodReply::Deferred(reply) => {
-                return self.start_reply(ticket, reply, line.share, NextLine::NotBuffered).await;
+                self.start_reply(ticket, reply, line.share, NextLine::NotBuffered).await;
             }
             MethodReply::DeferredUnordered(reply) => {
-                return self.start_reply(ticket, reply, line.share, line.next_line).await;
+                self.start_reply(ticket, reply, line.share, line.next_line).await;
             }
             MethodReply::ThenNotify(reply, following) => {
                 self.reply_and_subscribe(ticket, reply, following).await
             }
             MethodReply::NotifyOnly(following) => self.start_subscription(ticket, following).await,
         }
-        ControlFlow::Continue(())
     }
 
     /// Polls a deferred reply once in this task, or spawns it at once if more requests are already buffered.
@@ -64,7 +62,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         reply: PendingReply,
         share: BudgetShare,
         behind: NextLine,
-    ) -> ControlFlow<ConnectionEnd> {
+    ) {
         let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
         let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
         let at_once = match behind {
@@ -76,7 +74,6 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         if at_once.is_pending() {
             self.pending_replies.spawn(answer);
         }
-        self.wait_for_capacity().await
     }
 
     /// Replies and then starts a subscription.
@@ -123,13 +120,23 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         self.follower_slot.as_ref().map(|_| ()).ok_or_else(|| RpcError::server("busy", busy))
     }
 
-    async fn wait_for_capacity(&mut self) -> ControlFlow<ConnectionEnd> {
+    /// Waits until another request may be started. Nothing is read meanwhile, so a peer that disconnects is
+    /// noticed by polling.
+    pub(super) async fn wait_for_capacity(
+        &mut self,
+        has_disconnected: impl Fn() -> bool,
+    ) -> ControlFlow<ConnectionEnd> {
         while self.pending_replies.len() >= self.connection.limits.max_in_flight {
             tokio::select! {
                 biased;
                 () = self.outbox.closed() => return ControlFlow::Break(ConnectionEnd::Disconnected),
                 () = self.connection.stop.cancelled() => return ControlFlow::Break(ConnectionEnd::Stopped),
                 _ = self.pending_replies.join_next() => {}
+                () = tokio::time::sleep(HANG_UP_POLL_INTERVAL) => {
+                    if has_disconnected() {
+                        return ControlFlow::Break(ConnectionEnd::Disconnected);
+                    }
+                }
             }
         }
         ControlFlow::Continue(())

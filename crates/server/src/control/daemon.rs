@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use execution::Acceptance;
+use execution::ModeCause;
+use execution::reload::Acceptance;
 use serde::Serialize;
 use serde_json::json;
 use telemetry::{EventSubscription, FeedItem};
@@ -18,6 +19,8 @@ use crate::service::{MethodCall, MethodReply, MethodResult};
 struct ControlStatus {
     #[serde(flatten)]
     status: StatusReply,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode_cause: Option<ModeCause>,
     pid: u32,
     sockets: [String; 2],
     /// Connections to all sockets, this one included.
@@ -30,6 +33,7 @@ pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: Me
     call.params.finish()?;
     Ok(MethodReply::now(&ControlStatus {
         status: StatusReply::new(control.layer.status(), &control.limits),
+        mode_cause: control.layer.mode_cause(),
         pid: std::process::id(),
         sockets: control.sockets.each_ref().map(|path| path.display().to_string()),
         connections: control.connections.len(),

@@ -12,7 +12,7 @@ use super::era::McpEra;
 use super::{progress, result};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
-use crate::methods::calls::{parse_approval_mode, parse_idempotency_key, parse_tool_name};
+use crate::methods::calls::{parse_approval_mode, parse_detached, parse_idempotency_key, parse_tool_name};
 use crate::rpc::RpcError;
 use crate::service::{MethodCall, MethodReply, MethodResult};
 
@@ -22,6 +22,7 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
     let mut params = call.params;
     let (era, mut meta) = McpEra::from_request(session, &mut params)?;
     let key = parse_idempotency_key(meta.remove("sinew/idempotency_key"))?;
+    let connection_loss = parse_detached(meta.remove(DETACHED_KEY), DETACHED_KEY, key.as_deref())?;
     let word = |key: &str| meta_string(&meta, key);
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "name")?,
@@ -37,27 +38,23 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
         cancellation: call.cancellation,
         approval_mode: parse_approval_mode(word(APPROVAL_KEY)?.as_deref(), APPROVAL_KEY)?,
         approval_id: word(APPROVAL_ID_KEY)?,
+        connection_loss,
     };
     let layer = Arc::clone(&agent.layer);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
     Ok(MethodReply::deferred_unordered(async move {
-        let ended = match listener {
-            None => layer.execute(request).await,
-            Some(listener) => {
-                progress::execute_with_progress(request, listener, |request| async move {
-                    layer.execute(request).await
-                })
-                .await
-            }
-        };
+        let execute = |request| async move { layer.execute(request).await };
+        let ended = progress::execute_with_progress(request, listener, execute).await;
         record_duration(&ended, call.received_at);
         result::reply(ended, era.result_fields())
     }))
 }
 
-/// `_meta` keys for the approval mode and for the id of a decided approval.
+/// `_meta` keys for the approval mode, for the id of a decided approval, and for a call that outlives its
+/// connection.
 const APPROVAL_KEY: &str = "sinew/approval";
 const APPROVAL_ID_KEY: &str = "sinew/approval_id";
+const DETACHED_KEY: &str = "sinew/detached";
 
 /// Reads a string value of a `sinew/` key in `_meta`.
 fn meta_string(meta: &Map<String, Value>, key: &str) -> Result<Option<String>, RpcError> {

@@ -1,5 +1,5 @@
-//! MCP progress notifications of a running call, for clients that sent a progress token. All are sent before
-//! the result.
+//! Progress notifications of a running call, for clients that sent a progress token. All are sent before the
+//! result.
 
 use execution::CallRequest;
 use serde_json::{Map, Value, json};
@@ -12,15 +12,16 @@ const METHOD: &str = "notifications/progress";
 /// Maximum number of queued progress notes. A client that reads slowly misses some of them.
 const MAX_QUEUED_NOTES: usize = 64;
 
-/// Runs a call and sends its progress to the client.
+/// Runs a call and sends its progress to the client, if the client sent a progress token.
 pub(crate) async fn execute_with_progress<F>(
     mut request: CallRequest,
-    (token, notifier): (Value, Notifier),
+    listener: Option<(Value, Notifier)>,
     execute: impl FnOnce(CallRequest) -> F,
 ) -> ToolResult
 where
     F: Future<Output = ToolResult>,
 {
+    let Some((token, notifier)) = listener else { return execute(request).await };
     let (sender, mut notes) = mpsc::channel(MAX_QUEUED_NOTES);
     request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
     let mut running = Box::pin(execute(request));
@@ -57,7 +58,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use tokio::io::{AsyncBufReadExt, BufReader};
-    use tool::{CallId, Caller, CallerEndpoint, Failure, FailureKind, Mode, ResultMetadata, TraceContext};
+    use tool::result::ResultMetadata;
+    use tool::{CallId, Caller, CallerEndpoint, Failure, FailureKind, Mode, TraceContext};
 
     use super::*;
     use crate::outbox::Outbox;
@@ -84,6 +86,7 @@ mod tests {
             cancellation: Default::default(),
             approval_mode: Default::default(),
             approval_id: None,
+            connection_loss: execution::ConnectionLoss::StopsCall,
         }
     }
 
@@ -91,8 +94,10 @@ mod tests {
     async fn progress_precedes_the_result_in_increasing_order() {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
-        let ended =
-            execute_with_progress(request(), (json!("tok"), Notifier::new(outbox)), |request| async move {
+        let ended = execute_with_progress(
+            request(),
+            Some((json!("tok"), Notifier::new(outbox))),
+            |request| async move {
                 let note = ProgressNote {
                     done_of_total: Some((1, 2)),
                     data: Some(json!({"seq": 0})),
@@ -102,8 +107,9 @@ mod tests {
                 request.progress.report(ProgressNote::with_message("done"));
                 let metadata = ResultMetadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "p");
                 ToolResult::failed("t", Failure::new(FailureKind::Cancelled, "x"), metadata, 0.0)
-            })
-            .await;
+            },
+        )
+        .await;
         assert!(!ended.success);
         let mut lines = BufReader::new(client).lines();
         for (step, message) in [(1, "half"), (2, "done")] {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use approvals::ApprovalMode;
-use execution::{CallRequest, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
+use execution::{CallRequest, ConnectionLoss, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
 use serde_json::{Map, Value};
 use tool::{CallerEndpoint, Progress, TraceContext};
 
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
+use crate::mcp::progress;
 use crate::rpc::{self, Params, RpcError};
 use crate::service::{MethodCall, MethodReply, MethodResult};
 
@@ -23,10 +24,14 @@ const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a tool call.
 pub(crate) fn execute(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
-    let (request, params) = parse_request(session, call)?;
+    let (request, mut params) = parse_request(session, call)?;
+    let listener = parse_progress_token(&mut params)?.zip(session.notifier());
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
-    Ok(MethodReply::deferred_unordered(async move { rpc::encode_result(&layer.execute(request).await) }))
+    Ok(MethodReply::deferred_unordered(async move {
+        let execute = |request| async move { layer.execute(request).await };
+        rpc::encode_result(&progress::execute_with_progress(request, listener, execute).await)
+    }))
 }
 
 /// Explains how a call would be decided, and by which rules. Nothing runs. An explanation that reveals the content
@@ -57,6 +62,7 @@ pub(crate) fn parse_request(
     call: MethodCall,
 ) -> Result<(CallRequest, Params), RpcError> {
     let mut params = call.params;
+    let idempotency_key = parse_idempotency_key(params.take("idempotency_key"))?;
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "tool_name")?,
         // Any type: arguments of the wrong type get a recorded refusal that shows the expected ones.
@@ -68,7 +74,8 @@ pub(crate) fn parse_request(
         progress: Progress::default(),
         started: call.received_at,
         curated_map: CuratedMapCheck::Applied,
-        idempotency_key: parse_idempotency_key(params.take("idempotency_key"))?,
+        connection_loss: parse_detached(params.take("detached"), "detached", idempotency_key.as_deref())?,
+        idempotency_key,
         cancellation: call.cancellation,
         approval_mode: parse_approval_mode(params.optional::<String>("approval")?.as_deref(), "approval")?,
         approval_id: params.optional("approval_id")?,
@@ -105,6 +112,33 @@ pub(crate) fn parse_idempotency_key(given: Option<Value>) -> Result<Option<Strin
             let message = format!("`idempotency_key` must be a string of 1 to {MAX_KEY_BYTES} bytes");
             Err(RpcError::invalid_params("idempotency_key", &message))
         }
+    }
+}
+
+/// Parses `detached: true`, which lets a call outlive its connection. Such a call needs an idempotency key,
+/// by which its caller fetches the result later.
+pub(crate) fn parse_detached(
+    value: Option<Value>,
+    field: &str,
+    idempotency_key: Option<&str>,
+) -> Result<ConnectionLoss, RpcError> {
+    match value {
+        None | Some(Value::Bool(false)) => Ok(ConnectionLoss::StopsCall),
+        Some(Value::Bool(true)) if idempotency_key.is_some() => Ok(ConnectionLoss::LeavesCallRunning),
+        Some(Value::Bool(true)) => {
+            let message =
+                format!("`{field}` needs an `idempotency_key`, by which the result can be fetched later");
+            Err(RpcError::invalid_params(field, &message))
+        }
+        Some(other) => Err(RpcError::wrong_type(field, "a boolean", &other)),
+    }
+}
+
+/// Parses the token that the client recognizes the progress notifications of this call by.
+fn parse_progress_token(params: &mut Params) -> Result<Option<Value>, RpcError> {
+    match params.take("progress_token") {
+        token @ (None | Some(Value::String(_) | Value::Number(_))) => Ok(token),
+        Some(other) => Err(RpcError::wrong_type("progress_token", "a string or a number", &other)),
     }
 }
 
@@ -186,6 +220,18 @@ mod tests {
         assert_eq!(read(json!("nonsense")).unwrap().parent_span_id, None, "telemetry never fails a call");
         for wrong in [json!(5), json!({"trace_id": trace_id}), json!({"trace_id": 1, "span_id": "a"})] {
             assert_eq!(read(wrong.clone()).unwrap_err().code, -32602, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn progress_token_is_a_string_or_a_number() {
+        let read = |value: Value| parse_progress_token(&mut params(json!({"progress_token": value})));
+        for good in [json!("a"), json!(7)] {
+            assert_eq!(read(good.clone()).unwrap(), Some(good));
+        }
+        assert_eq!(parse_progress_token(&mut params(json!({}))).unwrap(), None);
+        for wrong in [json!({}), json!([1]), json!(true)] {
+            assert_eq!(read(wrong.clone()).unwrap_err().data["field"], "progress_token", "{wrong}");
         }
     }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use approvals::ApprovalMode;
-use execution::{CallRequest, CuratedMapCheck, HostCall, HostCallOrigin, HostCallOutcome, UnknownHost};
+use execution::host::{HostCall, HostCallOrigin, HostCallOutcome, UnknownHost};
+use execution::{CallRequest, ConnectionLoss, CuratedMapCheck};
 use serde_json::json;
 use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 
@@ -32,6 +33,7 @@ pub(crate) fn judge(agent: &AgentContext, session: &mut ConnectionState, call: M
         cancellation: call.cancellation,
         approval_mode: ApprovalMode::Never,
         approval_id: None,
+        connection_loss: ConnectionLoss::StopsCall,
     };
     let origin = parse_origin(&mut params)?;
     params.finish()?;

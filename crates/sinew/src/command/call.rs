@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use ::approvals::ApprovalMode;
-use execution::{CallRequest, ToolFilter};
+use execution::{CallRequest, ConnectionLoss, ToolFilter};
 use serde_json::{Value, json};
 use server::StateLock;
 use tool::{Arguments, Caller, CallerEndpoint, Progress, ToolDefinition, ToolResult, TraceContext};
@@ -141,6 +141,7 @@ pub(crate) fn embedded_request(setting: &CommandContext, tool_name: String, argu
         cancellation: Default::default(),
         approval_mode: ApprovalMode::Wait,
         approval_id: None,
+        connection_loss: ConnectionLoss::StopsCall,
     }
 }
 

@@ -1,13 +1,13 @@
 //! `sinew check`: reads all configuration as the daemon does and reports every error and warning.
 
 use ::manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
-use execution::Host;
+use execution::host::Host;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
-use server::Settings;
+use server::settings::Settings;
 use strict_yaml::DocumentError;
 use tool::ToolDefinition;
 use toolbox::Internals;
@@ -39,18 +39,18 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let loaded =
         if folder.is_dir() { manifest::load(&[folder.to_owned()])? } else { ManifestLoadResult::default() };
     let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
-    let mut report = look_with(&setting, &tools.collect::<Vec<_>>())?;
+    let mut report = check_with_manifest_tools(&setting, &tools.collect::<Vec<_>>())?;
     report.check_manifests(loaded.diagnostics);
     report.show(output)
 }
 
 /// Checks all configuration except manifests.
 pub(crate) fn check_configuration(setting: &CommandContext) -> Result<CheckReport, CommandError> {
-    look_with(setting, &[])
+    check_with_manifest_tools(setting, &[])
 }
 
-/// Like `look`, and compares what these tools reach with what others may not.
-fn look_with(
+/// Like `check_configuration`, and also reports tools of manifests that can reach paths forbidden to other tools.
+fn check_with_manifest_tools(
     setting: &CommandContext,
     from_manifests: &[&ToolDefinition],
 ) -> Result<CheckReport, CommandError> {

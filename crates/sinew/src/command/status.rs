@@ -55,7 +55,7 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
         folders.join("\n")
     };
     let mut table = render::plain_table();
-    table.add_row(["mode", &render::format_mode(&text("/mode"))]);
+    table.add_row(["mode", &mode_text(&text)]);
     table.add_row(["version", &text("/version")]);
     table.add_row(["uptime", &uptime_text(status["uptime_seconds"].as_u64().unwrap_or_default())]);
     table.add_row(["agent socket", &escape_invisible_line(&agent_socket.to_string_lossy())]);
@@ -72,6 +72,19 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
         table.add_row(["reload", &line]);
     }
     print_result_line(table)
+}
+
+/// Returns the mode, the reason and time of the change that led to it, and the command that leaves it.
+fn mode_text(text: &impl Fn(&str) -> String) -> String {
+    let mut lines = render::format_mode(&text("/mode"));
+    let (since, reason) = (text("/mode_cause/since"), text("/mode_cause/reason"));
+    if let Ok(since) = since.parse::<jiff::Timestamp>() {
+        lines += &format!("\nsince {}: {}", since.strftime("%F %T UTC"), escape_invisible_line(&reason));
+    }
+    match text("/mode_cause/leave_with").as_str() {
+        "" => lines,
+        command => lines + &format!("\nrun `{}` to leave it", escape_invisible_line(command)),
+    }
 }
 
 /// Formats the uptime in its two largest units.
@@ -107,7 +120,7 @@ fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
     }
 }
 
-/// Returns the state of the ledger, the number of deferred records, and the reason if it takes no records.
+/// Returns the state of the ledger, the number of deferred records, and the reason if it accepts no records.
 fn ledger_text(text: &impl Fn(&str) -> String) -> String {
     let mut line = format!("{}, {} records", text("/ledger/state"), text("/ledger/records"));
     if text("/ledger/deferred") != "0" {

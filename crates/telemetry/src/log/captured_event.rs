@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tool::{SharedText, TraceContext};
+use tool::TraceContext;
+use tool::text::SharedText;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata};
 
@@ -108,15 +109,14 @@ impl CapturedEvent {
     }
 
     fn has_trace_id(&self) -> bool {
-        let named = |(name, reported_text): &(&str, FieldValue)| {
-            *name == "trace_id"
-                && matches!(reported_text, FieldValue::Text { start, .. } if is_hex(start, 32))
+        let named = |(name, value): &(&str, FieldValue)| {
+            *name == "trace_id" && matches!(value, FieldValue::Text { start, .. } if is_hex(start, 32))
         };
         self.fields.iter().any(named)
     }
 
     fn queued_bytes(&self) -> usize {
-        let bytes = |(_, reported_text): &(&str, FieldValue)| match reported_text {
+        let bytes = |(_, value): &(&str, FieldValue)| match value {
             FieldValue::Text { start, .. } => start.len(),
             FieldValue::Scalar(_) => 0,
         };

@@ -49,19 +49,19 @@ impl LogEntry {
             span_id: None,
             fields: Vec::with_capacity(received.fields.len()),
         };
-        let mut clerk = RecordBuilder {
+        let mut builder = RecordBuilder {
             redactor: &received.redactor,
             is_own_event: ours,
             bytes_left: RECORD_LIMIT,
             record,
         };
-        for (name, reported_text) in received.fields {
-            match reported_text {
-                FieldValue::Text { start, full_length: bytes } => clerk.push_text(name, &start, bytes),
-                FieldValue::Scalar(value) => clerk.push_field(name, value),
+        for (name, value) in received.fields {
+            match value {
+                FieldValue::Text { start, full_length: bytes } => builder.push_text(name, &start, bytes),
+                FieldValue::Scalar(scalar) => builder.push_field(name, scalar),
             }
         }
-        let mut record = clerk.record;
+        let mut record = builder.record;
         if let (None, Some(ids)) = (&record.trace_id, received.call_ids) {
             record.trace_id = Some(ids.trace_id.to_string());
             record.span_id = Some(ids.span_id.to_string());

@@ -3,9 +3,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use serde_json::Value;
 use tool::{Failure, FailureKind, FaultParty, Refusal, RefusalCode, RiskLevel, ToolDefinition};
 
-use super::CountedEvent;
+use super::event_counters::{CountedEvent, EffectId};
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 
@@ -16,6 +17,8 @@ pub(crate) struct RefusedCall<'a> {
     pub(crate) tool: &'a str,
     pub(crate) connection: u64,
     pub(crate) risk: RiskLevel,
+    /// Effect that was denied.
+    pub(crate) effect: EffectId,
 }
 
 impl RefusedCall<'_> {
@@ -27,8 +30,8 @@ impl RefusedCall<'_> {
         let malformed =
             (self.code == RefusalCode::InvalidArguments).then(|| CountedEvent::Malformed(self.source()));
         [
-            violation.then_some(CountedEvent::Violation),
-            harmful.then_some(CountedEvent::RefusedHighRisk),
+            violation.then_some(CountedEvent::Violation(self.effect)),
+            harmful.then_some(CountedEvent::RefusedHighRisk(self.effect)),
             malformed,
             self.is_exhaustion().then_some(CountedEvent::Exhaustion),
         ]
@@ -76,29 +79,61 @@ impl RefusedCall<'_> {
     }
 
     fn source(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.connection, self.tool).hash(&mut hasher);
-        hasher.finish()
+        hash(&(self.connection, self.tool))
     }
 }
 
-/// Events that the failure of a started call counts as.
-pub(crate) fn failure_events(kind: FailureKind) -> impl Iterator<Item = CountedEvent> {
+/// Identifies the effect that a refusal denied: the tool with the paths, commands and hosts in the facts of the
+/// decision, or with the arguments if the call names none of these.
+pub(crate) fn refused_effect(tool: &str, facts: &Value, arguments_digest: &str) -> EffectId {
+    let list = |key: &str| facts.get(key).and_then(Value::as_array).into_iter().flatten();
+    let path = |path: &Value| {
+        let text = |key: &str| path.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        match text("canonical") {
+            canonical if canonical.is_empty() => text("base") + "/" + &text("typed"),
+            canonical => canonical,
+        }
+    };
+    let targets: Vec<String> =
+        list("paths").map(path).chain(list("commands").chain(list("hosts")).map(Value::to_string)).collect();
+    match targets.is_empty() {
+        true => hash(&(tool, arguments_digest)),
+        false => hash(&(tool, targets)),
+    }
+}
+
+/// Identifies the effect that was denied while the tool ran, such as a redirect, by the message that names it.
+pub(crate) fn denied_effect(tool: &str, message: &str) -> EffectId {
+    hash(&(tool, message))
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Events that the failure of a started call counts as. `effect` identifies what a denial denied.
+pub(crate) fn failure_events(kind: FailureKind, effect: EffectId) -> impl Iterator<Item = CountedEvent> {
     let end = match kind.fault() {
         FaultParty::Caller | FaultParty::Operator => CountedEvent::Ended,
         FaultParty::Tool | FaultParty::Network | FaultParty::Machine => CountedEvent::Failed,
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(CountedEvent::Exhaustion);
-    let closed = (kind == FailureKind::Denied).then_some(CountedEvent::Violation);
+    let closed = (kind == FailureKind::Denied).then_some(CountedEvent::Violation(effect));
     [Some(end), exhausted, closed].into_iter().flatten()
 }
 
 /// Events that the end of a started call counts as.
-pub(crate) fn end_events<T>(end: &Result<T, Failure>, risk: RiskLevel) -> impl Iterator<Item = CountedEvent> {
+fn end_events<T>(
+    tool: &str,
+    end: &Result<T, Failure>,
+    risk: RiskLevel,
+) -> impl Iterator<Item = CountedEvent> {
     let high = (risk == RiskLevel::High).then_some(CountedEvent::HighRisk);
     let (done, failure) = match end {
         Ok(_) => (Some(CountedEvent::Ended), None),
-        Err(failure) => (None, Some(failure_events(failure.kind))),
+        Err(failure) => (None, Some(failure_events(failure.kind, denied_effect(tool, &failure.message)))),
     };
     high.into_iter().chain(done).chain(failure.into_iter().flatten())
 }
@@ -112,6 +147,11 @@ impl ToolExecutionLayer {
             tool: &refusal.tool,
             connection: call.header.caller.connection,
             risk: call.snapshot.risk_of(&refusal.tool),
+            effect: refused_effect(
+                &call.ledger_call(&refusal.tool).tool,
+                call.denial_facts().unwrap_or(&Value::Null),
+                &call.arguments_digest,
+            ),
         };
         refused.events().for_each(|what| self.mode_watch.count(what));
     }
@@ -124,6 +164,6 @@ impl ToolExecutionLayer {
         end: &Result<T, Failure>,
     ) {
         let risk = call.snapshot.policy.risk_level(definition);
-        end_events(end, risk).for_each(|what| self.mode_watch.count(what));
+        end_events(definition.name().as_str(), end, risk).for_each(|what| self.mode_watch.count(what));
     }
 }

@@ -9,19 +9,22 @@ use governance::files::Metric;
 const MAX_WINDOW: Duration = Duration::from_secs(60 * 60);
 /// Maximum number of events kept per kind; the oldest are dropped first. The policy loader warns about a rule
 /// that needs more.
-const MAX_EVENTS: usize = governance::MAX_COUNTED_EVENTS as usize;
+const MAX_EVENTS: usize = governance::transitions::MAX_COUNTED_EVENTS as usize;
 /// Minimum number of ended calls for an error rate.
 const MIN_ENDS_FOR_RATE: usize = 5;
+
+/// Hash of a tool and the targets of a call, for telling effects apart.
+pub(crate) type EffectId = u64;
 
 /// Event that a rule can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountedEvent {
-    /// The policy or the operator refused a call.
-    Violation,
+    /// The policy or the operator refused a call. The number identifies the denied effect.
+    Violation(EffectId),
     /// A high-risk call was started.
     HighRisk,
-    /// A high-risk call was refused, or timed out waiting for approval.
-    RefusedHighRisk,
+    /// A high-risk call was refused, or timed out waiting for approval. The number identifies the denied effect.
+    RefusedHighRisk(EffectId),
     /// A call was malformed. The number is a hash of its connection and tool.
     Malformed(u64),
     /// The machine ran out of a resource.
@@ -44,9 +47,9 @@ impl CountedEvent {
 /// Counted events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounters {
-    violations: SlidingWindow<()>,
+    violations: SlidingWindow<EffectId>,
     high_risk: SlidingWindow<()>,
-    refused_high_risk: SlidingWindow<()>,
+    refused_high_risk: SlidingWindow<EffectId>,
     malformed: SlidingWindow<u64>,
     exhaustion: SlidingWindow<()>,
     ledger_pressure: SlidingWindow<()>,
@@ -62,9 +65,9 @@ enum CallEnd {
 impl EventCounters {
     pub(crate) fn record(&mut self, what: CountedEvent, at: Duration) {
         match what {
-            CountedEvent::Violation => self.violations.add(at, ()),
+            CountedEvent::Violation(effect) => self.violations.add_distinct(at, effect),
             CountedEvent::HighRisk => self.high_risk.add(at, ()),
-            CountedEvent::RefusedHighRisk => self.refused_high_risk.add(at, ()),
+            CountedEvent::RefusedHighRisk(effect) => self.refused_high_risk.add_distinct(at, effect),
             CountedEvent::Malformed(owner) => self.malformed.add(at, owner),
             CountedEvent::Exhaustion => self.exhaustion.add(at, ()),
             CountedEvent::LedgerPressure => self.ledger_pressure.add(at, ()),
@@ -96,15 +99,11 @@ impl EventCounters {
     /// Drops events that are older than every window.
     pub(crate) fn discard_expired(&mut self, now: Duration) {
         let since = now.saturating_sub(MAX_WINDOW);
-        for times in [
-            &mut self.violations,
-            &mut self.high_risk,
-            &mut self.refused_high_risk,
-            &mut self.exhaustion,
-            &mut self.ledger_pressure,
-        ] {
+        for times in [&mut self.high_risk, &mut self.exhaustion, &mut self.ledger_pressure] {
             times.discard_until(since);
         }
+        self.violations.discard_until(since);
+        self.refused_high_risk.discard_until(since);
         self.malformed.discard_until(since);
         self.ends.discard_until(since);
     }
@@ -156,6 +155,16 @@ impl<T> SlidingWindow<T> {
         }
     }
 
+    /// Adds an event that counts once however often it repeats: only its latest time is kept.
+    fn add_distinct(&mut self, at: Duration, what: T)
+    where
+        T: PartialEq,
+    {
+        let earlier = self.0.iter().position(|(_, known)| *known == what);
+        let known = earlier.and_then(|place| self.0.remove(place));
+        self.add(known.map_or(at, |(time, _)| time.max(at)), what);
+    }
+
     /// Events after `since`; an event at exactly that time has left the window.
     fn after(&self, since: Duration) -> impl Iterator<Item = &T> {
         let start = self.0.partition_point(|(time, _)| *time <= since);
@@ -187,15 +196,34 @@ mod tests {
         };
         let violation = CountedEvent::Violation;
         check(&[], Metric::PolicyViolations, 0, 60, Some(0.0));
-        check(&[(violation, 10), (violation, 20)], Metric::PolicyViolations, 60, 60, Some(2.0));
+        check(&[(violation(1), 10), (violation(2), 20)], Metric::PolicyViolations, 60, 60, Some(2.0));
         check(&[], Metric::PolicyViolations, 70, 60, Some(1.0));
         check(&[], Metric::PolicyViolations, 70, 0, Some(0.0));
         // An event that is added late still counts at its own time.
-        check(&[(violation, 15)], Metric::PolicyViolations, 74, 60, Some(2.0));
+        check(&[(violation(3), 15)], Metric::PolicyViolations, 74, 60, Some(2.0));
         check(&[], Metric::PolicyViolations, 10_000, 60, Some(0.0));
         check(&[], Metric::HighRiskCalls, 10_000, 60, Some(0.0));
         check(&[], Metric::CpuLoadPercent, 10_000, 60, None);
         check(&[(CountedEvent::Exhaustion, 10_000)], Metric::ResourceExhaustion, 10_001, 60, Some(1.0));
+    }
+
+    #[test]
+    fn repeated_denied_effect_counts_once() {
+        for (event, metric) in [
+            (CountedEvent::Violation as fn(EffectId) -> CountedEvent, Metric::PolicyViolations),
+            (CountedEvent::RefusedHighRisk, Metric::RefusedHighRiskCalls),
+        ] {
+            let mut counters = EventCounters::default();
+            for second in 0..100 {
+                counters.record(event(7), at(second));
+            }
+            assert_eq!(counters.read(metric, at(100), at(200)), Some(1.0), "{metric:?}");
+            // Its last occurrence decides when it leaves the window, also if an earlier one is added late.
+            counters.record(event(7), at(50));
+            assert_eq!(counters.read(metric, at(100), at(10)), Some(1.0), "{metric:?}");
+            counters.record(event(8), at(99));
+            assert_eq!(counters.read(metric, at(100), at(200)), Some(2.0), "{metric:?}");
+        }
     }
 
     #[test]

@@ -8,9 +8,10 @@ use ledger::entry::{RecordedOutcome, RecordedRefusal};
 use ledger::{LedgerEntry, LedgerError, LedgerRecord, OutcomeStatus, RecordFilter};
 use tool::RiskLevel;
 
-use super::call_events::{RefusedCall, failure_events};
+use super::call_events::{RefusedCall, denied_effect, failure_events, refused_effect};
 use super::{CountedEvent, RULE_CLOCK_START};
 use crate::layer::ToolExecutionLayer;
+use crate::modes::mode_cell::ModeCause;
 use crate::modes::transition::is_by_operator;
 
 /// Longest window of a rule.
@@ -48,6 +49,12 @@ impl ToolExecutionLayer {
         if let Some(record) = changes.iter().find(by_human) {
             self.mode_watch.machine().set_human_change(self.rule_clock_time(record));
         }
+        if let Some((LedgerEntry::Mode(change), time)) =
+            changes.first().map(|record| (&record.entry, record.time))
+            && change.to == self.mode.get()
+        {
+            self.mode.restore_cause(ModeCause::new(change, time));
+        }
         self.mode_watch.wake();
         Ok(())
     }
@@ -76,6 +83,11 @@ impl ToolExecutionLayer {
             tool: &refused.call.tool,
             connection: refused.call.caller.connection,
             risk: self.snapshot.load().risk_of(&refused.call.tool),
+            effect: refused_effect(
+                &refused.call.tool,
+                &refused.facts,
+                refused.arguments_digest.as_deref().unwrap_or_default(),
+            ),
         };
         refused.events().collect()
     }
@@ -88,7 +100,9 @@ impl ToolExecutionLayer {
             (OutcomeStatus::NotStarted, _) => Vec::new(),
             (OutcomeStatus::Done, _) => started.into_iter().chain([CountedEvent::Ended]).collect(),
             (OutcomeStatus::Failed | OutcomeStatus::Unknown, Some(kind)) => {
-                started.into_iter().chain(failure_events(kind)).collect()
+                let message = outcome.message.as_deref().unwrap_or_default();
+                let effect = denied_effect(&concluded.call.tool, message);
+                started.into_iter().chain(failure_events(kind, effect)).collect()
             }
             (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
         }

@@ -26,7 +26,7 @@ const KEYS: [&str; 10] = [
 ];
 const REASONS_HELP: &str = "q returns to the request";
 const SELECTION_GONE_HELP: &str =
-    "the call you were reviewing is gone, and not by your decision (escape goes to the next one)";
+    "the call you were reviewing is no longer pending, and you did not decide it (escape shows the next one)";
 
 impl WatchView {
     /// Returns the lines of the screen. They contain only visible characters and the colours set here.
