@@ -1,5 +1,5 @@
 //! Paths that are forbidden to every tool: the list at the top of `tools.yaml`, or the built-in one where the file has
-//! none. A tool that the file does not name is held to it like any other.
+//! none. It also applies to tools that the file does not name.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl CommonPaths {
         CommonPaths { written: Vec::new(), globs: Arc::new(PathGlobs::empty()) }
     }
 
-    /// Holds for a tool that the file says nothing of.
+    /// Patterns for a tool without an entry in the file.
     pub(crate) fn globs(&self) -> &Arc<PathGlobs> {
         &self.globs
     }

@@ -1,6 +1,7 @@
 //! Reason for a denial: code, message, deciding rule and hint. It becomes a refusal once the tool is known.
 
-use tool::{Refusal, RefusalCode, RuleRef, escape_invisible_line, shorten};
+use tool::text::{escape_invisible_line, shorten};
+use tool::{Refusal, RefusalCode, RuleRef};
 
 /// Longest text of a caller that a message repeats, in characters.
 const MAX_DISPLAY_CHARS: usize = 256;
@@ -13,6 +14,13 @@ impl DenialReason {
     pub(crate) fn new(code: RefusalCode, detail: &str, reason: &str, hint: String, rule: &RuleRef) -> Self {
         let refusal = Refusal::new("", code, format!("Permission denied: {reason}"));
         DenialReason(Box::new(refusal.with_detail(detail).with_hint(hint).with_rule(rule.clone())))
+    }
+
+    /// Denial of an argument that no rule can allow, because it is malformed.
+    pub(crate) fn invalid_argument(detail: &str, reason: &str, hint: &str) -> Self {
+        let refusal = Refusal::new("", RefusalCode::InvalidArguments, reason);
+        let rule = RuleRef { file: "tool definition".into(), line: 0, id: "format".into() };
+        DenialReason(Box::new(refusal.with_detail(detail).with_hint(hint).with_rule(rule)))
     }
 
     /// Marks the denial as not retryable, although its code is.

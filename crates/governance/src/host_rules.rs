@@ -20,6 +20,12 @@ use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::safety_file::OutboundGateway;
 
 const GATEWAY: &str = "outbound_gateway";
+/// Detail word of a text that is not a URL. It is an invalid argument, not a violation of the policy.
+const MALFORMED: &str = "bad_url";
+/// Detail words and hints of URLs that cannot be used.
+const NOT_A_URL: (&str, &str) = (MALFORMED, "write a full URL, such as https://example.org/page");
+const SCHEME: (&str, &str) = ("scheme", "only http and https are supported");
+const USERINFO: (&str, &str) = ("userinfo", "remove the user name and password from the URL");
 
 /// Entry in a list of hosts: `example.org`, `*.example.org` or `*`.
 #[derive(Clone, Debug)]
@@ -93,23 +99,24 @@ pub(crate) enum NetworkTarget {
 impl NetworkTarget {
     /// Parses a URL.
     pub(crate) fn from_url(text: &str) -> Self {
-        let unusable = |detail, hint| NetworkTarget::Unusable { text: strip_credentials(text), detail, hint };
+        let unusable =
+            |(detail, hint)| NetworkTarget::Unusable { text: strip_credentials(text), detail, hint };
         // The parser drops these characters silently, and the HTTP client might not.
         if text.chars().any(|c| c.is_control() || c == '\\' || c.is_whitespace()) {
-            return unusable("bad_url", "a URL must not contain spaces, backslashes or control characters");
+            return unusable((MALFORMED, "a URL must not contain spaces, backslashes or control characters"));
         }
         let Ok(url) = Url::parse(text) else {
-            return unusable("bad_url", "write a full URL, such as https://example.org/page");
+            return unusable(NOT_A_URL);
         };
         if !matches!(url.scheme(), "http" | "https") {
-            return unusable("scheme", "only http and https are supported");
+            return unusable(SCHEME);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return unusable("userinfo", "remove the user name and password from the URL");
+            return unusable(USERINFO);
         }
         match url.host() {
             Some(host) => NetworkTarget::Host(normalize_host(host.to_owned())),
-            None => unusable("bad_url", "the URL has no host"),
+            None => unusable((MALFORMED, "the URL has no host")),
         }
     }
 
@@ -118,15 +125,15 @@ impl NetworkTarget {
         match Host::parse(text) {
             Ok(host) => NetworkTarget::Host(normalize_host(host)),
             Err(_) => {
-                NetworkTarget::Unusable { text: text.to_owned(), detail: "bad_url", hint: "it is not a host" }
+                NetworkTarget::Unusable { text: text.to_owned(), detail: MALFORMED, hint: "it is not a host" }
             }
         }
     }
 
-    /// Returns the target for a URL that is known only to be unusable.
-    pub(crate) fn unusable() -> Self {
-        let hint = "write a full URL, such as https://example.org/page";
-        NetworkTarget::Unusable { text: String::new(), detail: "bad_url", hint }
+    /// Returns the target for a URL of which only the detail word is recorded. `None` for an unknown word.
+    pub(crate) fn unusable(detail: &str) -> Option<Self> {
+        let (detail, hint) = [NOT_A_URL, SCHEME, USERINFO].into_iter().find(|(known, _)| *known == detail)?;
+        Some(NetworkTarget::Unusable { text: String::new(), detail, hint })
     }
 }
 
@@ -366,6 +373,10 @@ impl OutboundRules {
     ) -> Result<&'a Host<String>, DenialReason> {
         let host = match target {
             NetworkTarget::Host(host) => host,
+            NetworkTarget::Unusable { detail: detail @ MALFORMED, hint, .. } => {
+                let reason = format!("`{}` is not a URL", display_text(&target.to_string()));
+                return Err(DenialReason::invalid_argument(detail, &reason, hint));
+            }
             NetworkTarget::Unusable { detail, hint, .. } => {
                 return Err(self.denial(target, detail, (*hint).to_owned(), &self.gateway.allowed.rule));
             }

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use file_access::PathRequest;
-use tool::{GitEntry, PathAccess, RefusalCode, RuleRef};
+use tool::definition::PathAccess;
+use tool::git::GitEntry;
+use tool::{RefusalCode, RuleRef};
 
 use crate::built_in_denials::{self, BuiltInDenial};
 use crate::denial_reason::{DenialReason, display_text, rule_location};
@@ -167,12 +169,12 @@ fn refuse_forbidden(
     request: &PathRequest,
     notes: &mut TraceRecorder<'_>,
 ) -> Result<(), DenialReason> {
-    let lower_bound = &effective_policy.policy.built_in_denials;
-    let protected = lower_bound.find_tool_denial(name, request.access);
+    let built_in_denials = &effective_policy.policy.built_in_denials;
+    let protected = built_in_denials.find_tool_denial(name, request.access);
     notes.set_value(|| name.to_string());
     if notes.is_enabled() {
         let before =
-            lower_bound.rules_before(request.access, protected.as_ref().map(|lower_bound| &lower_bound.rule));
+            built_in_denials.rules_before(request.access, protected.as_ref().map(|denial| &denial.rule));
         notes.record_skipped(before.iter().map(|(rule, why)| (rule, why.clone())));
     }
     if let Some(BuiltInDenial { code, rule, reason: why }) = protected {
@@ -412,14 +414,14 @@ fn refuse_size(
     let Some((most, rule)) = effective_policy.rules.and_then(|rules| rules.max_file_bytes.as_ref()) else {
         return Ok(());
     };
-    let asked = || format!("{size} bytes");
-    notes.set_value(asked);
+    let value = || format!("{size} bytes");
+    notes.set_value(value);
     notes.set_yaml(|| size.div_ceil(MEBIBYTE).to_string());
     if size > *most {
         let hint =
             format!("it has {size} bytes and {} allows {most}; use a smaller part", rule_location(rule));
         return Err(DenialReason::new(RefusalCode::TooLarge, "max_file_size", &reason(), hint, rule));
     }
-    notes.record_satisfied(rule, || format!("{most} bytes"), asked);
+    notes.record_satisfied(rule, || format!("{most} bytes"), value);
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use strict_yaml::{Document, DocumentError};
-use tool::{Category, Mode, RuleRef, SharedText, ToolName, canonical};
+use tool::text::SharedText;
+use tool::{Category, Mode, RuleRef, ToolName, canonical};
 
 use crate::built_in_denials::{BUILT_IN_FILE_NAME, BuiltInDenials};
 use crate::common_paths::CommonPaths;
@@ -102,13 +103,13 @@ impl Policy {
         let (modes, tools, safety) =
             combine_results(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
         let files = PolicyFiles { modes, tools, safety, documents };
-        let lower_bound = BuiltInDenials::new(&environment.protected).map_err(|error| {
+        let built_in_denials = BuiltInDenials::new(&environment.protected).map_err(|error| {
             PolicyError::new(vec![DocumentError::for_file(
                 BUILT_IN_FILE_NAME,
                 &format!("cannot be compiled: {}", error.message),
             )])
         })?;
-        CheckedFiles::new(&files, environment)?.into_policy(files, lower_bound)
+        CheckedFiles::new(&files, environment)?.into_policy(files, built_in_denials)
     }
 
     /// Returns these rules with the isolation level that the sandbox provides on this machine. The default is
@@ -246,7 +247,11 @@ impl CheckedFiles {
         })
     }
 
-    fn into_policy(self, files: PolicyFiles, lower_bound: BuiltInDenials) -> Result<Policy, PolicyError> {
+    fn into_policy(
+        self,
+        files: PolicyFiles,
+        built_in_denials: BuiltInDenials,
+    ) -> Result<Policy, PolicyError> {
         if !self.errors.is_empty() {
             return Err(PolicyError::new(self.errors));
         }
@@ -269,7 +274,7 @@ impl CheckedFiles {
             tools,
             common,
             safety,
-            built_in_denials: Arc::new(lower_bound),
+            built_in_denials: Arc::new(built_in_denials),
             known_categories,
             files,
             warnings,

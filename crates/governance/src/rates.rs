@@ -72,12 +72,12 @@ fn check_limit(
     notes: &mut TraceRecorder<'_>,
 ) -> Result<(), DenialReason> {
     let Some((limit, rule)) = limit else { return Ok(()) };
-    let asked = || format!("{count} calls in the last {window}");
+    let value = || format!("{count} calls in the last {window}");
     if count < *limit {
-        notes.record_passed(rule.clone(), || limit.to_string(), asked);
+        notes.record_passed(rule.clone(), || limit.to_string(), value);
         return Ok(());
     }
-    notes.set_value(asked);
+    notes.set_value(value);
     let hint = match limit {
         0 => format!("{} is 0, which denies every call", rule_location(rule)),
         _ if count == RateCounts::UNKNOWN => format!(

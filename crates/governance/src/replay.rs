@@ -4,7 +4,9 @@ use std::path::Path;
 
 use file_access::PathRequest;
 use serde_json::Value;
-use tool::{GitEntry, Mode, PathAccess, ToolDefinition};
+use tool::definition::PathAccess;
+use tool::git::GitEntry;
+use tool::{Mode, ToolDefinition};
 
 use crate::command_rules::RequestedCommand;
 use crate::decision_facts::{UNOPENED_KIND, UNUSABLE_KEY};
@@ -142,7 +144,7 @@ fn parse_path(recorded: &Value) -> Option<(PathRequest, ReachedPath)> {
         )))
     };
     let missing_folders = folders.map(name).collect::<Option<Vec<_>>>()?;
-    // A word that is not known is not guessed at.
+    // A record with an unknown word is not replayed.
     let git_entry = match recorded.get("git_entry") {
         None => None,
         Some(_) => Some(GitEntry::from_word(text("git_entry")?)?),
@@ -166,7 +168,9 @@ fn parse_commands(facts: &Value) -> Option<Vec<RequestedCommand>> {
 fn parse_targets(facts: &Value) -> Option<Vec<NetworkTarget>> {
     let Some(list) = facts.get("hosts") else { return Some(Vec::new()) };
     let target = |host: &Value| match host {
-        Value::Object(facts) if facts.contains_key(UNUSABLE_KEY) => Some(NetworkTarget::unusable()),
+        Value::Object(facts) if facts.contains_key(UNUSABLE_KEY) => {
+            NetworkTarget::unusable(facts.get(UNUSABLE_KEY)?.as_str()?)
+        }
         host => host.as_str().filter(|text| !text.contains(REDACTED_PREFIX)).map(NetworkTarget::from_host),
     };
     list.as_array()?.iter().map(target).collect()

@@ -1,5 +1,5 @@
 //! Situation in which a call is judged: mode, workspaces and recent call counts. The caller passes it in; the
-//! judge looks nothing up.
+//! judge reads nothing else.
 
 use std::io;
 use std::path::{Path, PathBuf};

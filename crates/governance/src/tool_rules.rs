@@ -248,7 +248,7 @@ impl ToolRules {
             approval_modes: self.approval_modes.clone(),
             forbidden_modes: Vec::new(),
             allowed_paths: None,
-            // Not a rule of this entry: it holds as for a tool that the file says nothing of.
+            // The common list is not a rule of this entry, so it applies as for a tool without an entry.
             forbidden_paths: Arc::clone(common.globs()),
             max_file_bytes: None,
             approval_rule: self.approval_rule.clone(),

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tool::{PathAccess, RuleRef};
+use tool::RuleRef;
+use tool::definition::PathAccess;
 
 use crate::built_in_denials::BuiltInDenials;
 use crate::glob::PathGlobs;
@@ -26,9 +27,8 @@ impl VisibilityFilter {
     pub(crate) fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
         let name = NormalizedPath::canonical(path)?;
         let forbidden = self.forbidden.first_match(&name).cloned();
-        forbidden.or_else(|| {
-            self.built_in_denials.find_denial(&name, PathAccess::Read).map(|lower_bound| lower_bound.rule)
-        })
+        forbidden
+            .or_else(|| self.built_in_denials.find_denial(&name, PathAccess::Read).map(|denial| denial.rule))
     }
 
     /// Returns the paths that the rules of the call forbid without wildcards, including everything below

@@ -28,6 +28,7 @@ pub fn blames_arguments(failure: &Failure) -> bool {
         | FailureKind::Denied
         | FailureKind::TimedOut
         | FailureKind::Cancelled
+        | FailureKind::ClientGone
         | FailureKind::ResourceExhausted
         | FailureKind::Transient
         | FailureKind::Interrupted => false,

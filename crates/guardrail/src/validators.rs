@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use knowledge::{KnowledgeError, KnowledgeFunction, Validation, WorkerPool};
-use tool::{ArgumentProblem, Arguments, Refusal, RefusalCode, ToolDefinition, escape_invisible_line};
+use tool::refusal::ArgumentProblem;
+use tool::text::escape_invisible_line;
+use tool::{Arguments, Refusal, RefusalCode, ToolDefinition};
 
 use crate::argument_problems::MAX_LISTED_PROBLEMS;
 use crate::guidance::ToolGuidance;
@@ -49,31 +51,31 @@ impl Validators {
         arguments: &Arguments,
     ) -> Result<Vec<(Arc<str>, Duration)>, Box<Refusal>> {
         let text = serde_json::to_string(arguments).unwrap_or_default();
-        let mut asked = ValidatorResults { problems: Vec::new(), failed: None, slow: Vec::new() };
+        let mut results = ValidatorResults { problems: Vec::new(), failed: None, slow: Vec::new() };
         for rule in &self.rules {
             let unmet = rule.requirements.iter().flat_map(|one| one.problems(definition, arguments));
-            asked.problems.extend(unmet);
+            results.problems.extend(unmet);
             let Some(function) = &rule.function else { continue };
             match self.workers.validate(function, &text).await {
                 Ok(validation) => {
-                    asked
+                    results
                         .problems
                         .extend(validation.errors.iter().map(|error| problem_from(function, error)));
                     if validation.duration > Validation::SLOW_THRESHOLD {
-                        asked.slow.push((Arc::clone(&function.id), validation.duration));
+                        results.slow.push((Arc::clone(&function.id), validation.duration));
                     }
                 }
                 Err(error) => {
-                    asked.problems.push(problem_from(function, &error.to_string()));
-                    asked.failed = asked.failed.or(Some(error));
+                    results.problems.push(problem_from(function, &error.to_string()));
+                    results.failed = results.failed.or(Some(error));
                 }
             }
         }
-        if asked.problems.is_empty() { Ok(asked.slow) } else { Err(self.refusal(definition, asked)) }
+        if results.problems.is_empty() { Ok(results.slow) } else { Err(self.refusal(definition, results)) }
     }
 
-    fn refusal(&self, definition: &ToolDefinition, asked: ValidatorResults) -> Box<Refusal> {
-        let ValidatorResults { mut problems, failed, .. } = asked;
+    fn refusal(&self, definition: &ToolDefinition, results: ValidatorResults) -> Box<Refusal> {
+        let ValidatorResults { mut problems, failed, .. } = results;
         // Several validators of one command often report the same problem.
         let mut seen = std::collections::HashSet::new();
         problems.retain(|problem| seen.insert(problem.message.clone()));

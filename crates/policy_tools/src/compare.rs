@@ -114,7 +114,7 @@ fn compare_mode(old: &Policy, new: &Policy, mode: Mode, found: &mut Vec<PolicyDi
 fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {
     let seconds = |policy: &Policy| Some(policy.approval_timeout().as_secs());
     compare_limits("approval timeout in seconds", seconds(old), seconds(new), found);
-    // `asks` is compared by `compare_modes`, as part of the access of each tool.
+    // `compare_modes` compares `approval_rule` as part of the access of each tool.
     let GatewayRules { allowed, blocked, private_addresses: private, approval_rule: _, max_response_bytes } =
         &*old.safety_rules().gateway;
     let after = &new.safety_rules().gateway;

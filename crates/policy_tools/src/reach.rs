@@ -8,7 +8,8 @@ use governance::rules::{
 };
 use serde::Serialize;
 use serde_json::Value;
-use tool::{ExternalTargetKind, Mode, RuleRef, ToolDefinition};
+use tool::definition::ExternalTargetKind;
+use tool::{Mode, RuleRef, ToolDefinition};
 
 /// Access of a tool in a mode without approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,14 +53,14 @@ fn reach_of(policy: &Policy, definition: &ToolDefinition, mode: Mode) -> Option<
     let effective_policy = EffectivePolicy::new(policy, definition);
     let admitted_by = effective_policy.admitting_rules(mode)?;
     let rules = effective_policy.rules;
-    let asked = |attendance| effective_policy.access(mode, attendance).0 == Access::Asks;
-    let unattended = match asked(ToolApprovals::Required) {
+    let asks = |attendance| effective_policy.access(mode, attendance).0 == Access::Asks;
+    let unattended = match asks(ToolApprovals::Required) {
         false => None,
         // The tool runs without approval only on its unattended paths, and only if no rule outside
         // `tools.yaml` requires approval there.
         true => Some(rules.map(|rules| &*rules.unattended_paths).filter(|list| !list.patterns().is_empty())?),
     };
-    if unattended.is_some() && asked(ToolApprovals::Waived) {
+    if unattended.is_some() && asks(ToolApprovals::Waived) {
         return None;
     }
     let has_paths = !definition.path_arguments().is_empty();

@@ -4,14 +4,14 @@ use super::*;
 
 /// Checks the group that denies reading, and the group that denies writing and removing.
 fn check(path: &str, read: Option<&str>, write: Option<&str>) {
-    let lower_bound =
+    let denials =
         BuiltInDenials::new(&ProtectedFolders { folders: vec![PathBuf::from("/h/.local/share/sinew")] })
             .unwrap();
     let name = NormalizedPath::canonical(path.as_ref()).unwrap();
     for (access, expect) in
         [(PathAccess::Read, read), (PathAccess::Write, write), (PathAccess::Remove, write)]
     {
-        let found = lower_bound.find_denial(&name, access).map(|found| found.rule.id);
+        let found = denials.find_denial(&name, access).map(|found| found.rule.id);
         assert_eq!(
             found.as_deref(),
             expect.map(|group| format!("built_in.{group}")).as_deref(),
@@ -324,10 +324,9 @@ fn own_folder_is_protected_under_both_of_its_names() {
     std::fs::create_dir(root.join("real")).unwrap();
     std::os::unix::fs::symlink("real", root.join("link")).unwrap();
     let check = |folder: &str, name: &str, expect: bool| {
-        let lower_bound =
-            BuiltInDenials::new(&ProtectedFolders { folders: vec![root.join(folder)] }).unwrap();
+        let denials = BuiltInDenials::new(&ProtectedFolders { folders: vec![root.join(folder)] }).unwrap();
         let found =
-            lower_bound.find_denial(&NormalizedPath::canonical(&root.join(name)).unwrap(), PathAccess::Read);
+            denials.find_denial(&NormalizedPath::canonical(&root.join(name)).unwrap(), PathAccess::Read);
         let expect = expect.then_some(RefusalCode::ControlPlane);
         assert_eq!(found.map(|found| found.code), expect, "{folder} {name}");
     };

@@ -1,6 +1,7 @@
 //! Checks whether a tool may run at all: by mode, by category, and by whether its rules can be enforced.
 
-use tool::{ExternalTargetKind, Mode, RefusalCode, RuleRef};
+use tool::definition::ExternalTargetKind;
+use tool::{Mode, RefusalCode, RuleRef};
 
 use super::EffectivePolicy;
 use crate::denial_reason::{DenialReason, rule_location};
@@ -56,10 +57,10 @@ impl<'a> EffectivePolicy<'a> {
     /// Checks the mode: forbidden overrides approval, and approval overrides allowed; a mode in no list is
     /// denied.
     fn admit_mode(&self, mode: Mode, notes: &mut TraceRecorder<'_>) -> Result<(), DenialReason> {
-        let asked = || mode.to_string();
+        let value = || mode.to_string();
         let mut find = |list: &'a [(Mode, RuleRef)]| {
             let found = list.iter().position(|(known, _)| *known == mode);
-            notes.set_value(asked);
+            notes.set_value(value);
             notes.record_skipped(
                 list.iter().take(found.unwrap_or(list.len())).map(|(known, rule)| (rule, known.to_string())),
             );
@@ -82,13 +83,13 @@ impl<'a> EffectivePolicy<'a> {
             None => {
                 let rule = self.definition_rule("allowed_modes");
                 if !self.definition.allowed_modes().contains(&mode) {
-                    notes.set_value(asked);
+                    notes.set_value(value);
                     return Err(self.mode_denied(mode, "not_listed", &rule));
                 }
                 rule
             }
         };
-        notes.record_passed(rule, asked, asked);
+        notes.record_passed(rule, value, value);
         Ok(())
     }
 
@@ -159,8 +160,8 @@ impl<'a> EffectivePolicy<'a> {
 
     /// Denies a call whose rules cannot be enforced: a call must never run past a written limit.
     fn refuse_unenforceable(&self, notes: &mut TraceRecorder<'_>) -> Result<(), DenialReason> {
-        let asked = self.rules.and_then(|rules| rules.sandbox_rule.clone());
-        match (asked, self.definition.requires_sandbox()) {
+        let value = self.rules.and_then(|rules| rules.sandbox_rule.clone());
+        match (value, self.definition.requires_sandbox()) {
             (Some(rule), true) => self.admit_isolation(&rule, notes)?,
             (None, true) => self.admit_isolation(&self.definition_rule("requires_sandbox"), notes)?,
             (Some(rule), false) => return Err(self.not_confinable(&rule)),

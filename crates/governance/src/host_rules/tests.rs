@@ -115,6 +115,26 @@ fn names_are_compared_label_by_label() {
 }
 
 #[test]
+fn malformed_url_is_an_invalid_argument() {
+    let open = outbound(OPEN, None);
+    for (url, code) in [
+        ("htps//example.org", RefusalCode::InvalidArguments),
+        ("https://exa mple.org", RefusalCode::InvalidArguments),
+        ("https://user:secret@exa mple.org/?token=t", RefusalCode::InvalidArguments),
+        ("ftp://example.org", RefusalCode::DomainNotAllowed),
+        ("https://me:mine@example.org", RefusalCode::DomainNotAllowed),
+    ] {
+        let mut trace = RuleTrace::disabled();
+        let denied = open.check(&NetworkTarget::from_url(url), &mut TraceRecorder::new(&mut trace));
+        let refusal = denied.unwrap_err().into_refusal("fetch_url");
+        assert_eq!(refusal.code, code, "{url}");
+        let rule = refusal.rule.as_ref().unwrap();
+        assert_eq!(&*rule.file == "tool definition", code == RefusalCode::InvalidArguments, "{rule:?}");
+        assert!(!format!("{refusal:?}").contains("secret"), "{refusal:?}");
+    }
+}
+
+#[test]
 fn blocked_host_includes_everything_below_it() {
     let open = outbound(OPEN, None);
     check(&open, "allowed", &["https://example.org", "https://1.1.1.1", "https://[2606:4700::1111]/"]);

@@ -232,6 +232,9 @@ fn example_may_be_text() {
   mcp__local_toolkit__write_local_file:
     required: [path, content]
     example: "write_local_file({path: '/tmp/report.html', content: '<html>...</html>'})"
+  mcp__local_toolkit__upload_to_composio:
+    required: [path, tool_slug, toolkit_slug]
+    example: "upload_to_composio({path: '/tmp/report.pdf', tool_slug: 'GMAIL_SEND_EMAIL', toolkit_slug: 'gmail'})"
   GMAIL_SEND_EMAIL:
     required: [recipient_email, subject, body, attachment]
     example: "GMAIL_SEND_EMAIL({recipient_email: 'x', subject: 'y', body: 'z', attachment: {...}})"

@@ -292,6 +292,24 @@ fn host_prefix_and_case_change_nothing() {
 }
 
 #[test]
+fn names_are_judged_in_the_spelling_of_every_document() {
+    let bench = GuardrailFixture::with_shipped_map();
+    for (name, missing) in [
+        ("mcp__local_toolkit__write_local_file", &["path", "content"][..]),
+        ("mcp__local_toolkit__upload_to_composio", &["path", "tool_slug", "toolkit_slug"]),
+        ("mcp__local_toolkit__read_local_file", &["path"]),
+        ("mcp__local_toolkit__list_directory", &["path"]),
+        ("COMPOSIO_SEARCH_NEWS", &["query"]),
+        ("COMPOSIO_SEARCH_WEB", &["query"]),
+        ("COMPOSIO_MULTI_EXECUTE_TOOL", &["tools"]),
+        ("GMAIL_SEND_EMAIL", &["subject", "body", "one of: recipient_email|to"]),
+    ] {
+        let refusal = bench.assert_missing(name, json!({}), missing);
+        assert!(refusal.example.is_some(), "{name}");
+    }
+}
+
+#[test]
 fn existing_prefixed_tool_is_checked_under_its_full_name() {
     let bench = GuardrailFixture::with_shipped_map().with_tool("mcp__x__write", json!({"type": "object"}));
     bench.assert_passes("mcp__x__write", json!({}));

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use governance::Confinement;
 use governance::files::{HardLinks, Isolation, NetworkAccess};
+use governance::rules::Confinement;
 use governance::rules::{
     Access, CommandRule, CommandRules, EffectivePolicy, ListedPattern, PathGlobs, PathList, ToolApprovals,
     ToolRules, quote_yaml,
@@ -96,7 +96,7 @@ impl ToolSettings {
             // Examples change no verdict.
             examples: _,
             cost_per_call: cost,
-            // Asked of the standing too: a list for every tool adds to it.
+            // Read through the effective policy too, which adds the common list.
             forbidden_paths: _,
             allowed_paths,
             unattended_paths: unattended,

@@ -55,13 +55,13 @@ impl LintFindings<'_> {
         forbidden: impl Iterator<Item = &'w ListedPattern>,
         tools: &[EffectivePolicy<'_>],
         workspaces: &Workspaces,
-        comes_to_the_same: impl Fn(&ToolDefinition) -> bool,
+        is_equivalent: impl Fn(&ToolDefinition) -> bool,
     ) {
         let others = tools.iter().filter(|tool| {
             let takes_paths = !tool.definition.path_arguments().is_empty();
-            // A sandboxed program opens what it wants of the folders it is granted.
+            // A sandboxed program can open every file in the folders it is granted.
             let opens_files = takes_paths || tool.definition.requires_sandbox();
-            opens_files && comes_to_the_same(tool.definition) && runs_in_some_mode(tool)
+            opens_files && is_equivalent(tool.definition) && runs_in_some_mode(tool)
         });
         let others: Vec<OtherTool<'_, '_>> = others.map(OtherTool::new).collect();
         for forbidden in forbidden {

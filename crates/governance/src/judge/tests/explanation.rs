@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use tool::Mode;
 
 use super::fixture::{NO_TOOL_ENTRIES, TestMachine, VerdictSummary, machine, valid_call};
-use crate::{EditAction, PolicyEdit, RuleOutcome, RuleTrace};
+use crate::rule_trace::{RuleOutcome, RuleTrace};
+use crate::suggested_change::{EditAction, PolicyEdit};
 
 /// Returns the verdict of a call and its trace, and checks that tracing does not change the verdict.
 fn judge_with_trace(machine: &TestMachine, tool: &str, arguments: &Value) -> (VerdictSummary, RuleTrace) {
@@ -61,9 +62,9 @@ fn permit_trace_names_every_evaluated_rule() {
     assert_eq!(steps.get(..expect.len()), Some(expect.map(str::to_owned).as_slice()), "{steps:#?}");
     assert!(steps[expect.len()..].iter().all(|step| step.ends_with("DoesNotApply")), "{steps:#?}");
     assert!(rule_trace.changes().is_empty());
-    let lower_bound = rule_trace.steps().iter().find(|step| &*step.rule.id == "built_in.sinew").unwrap();
-    assert_eq!(lower_bound.outcome, RuleOutcome::DoesNotApply);
-    assert!(lower_bound.value.ends_with("/ws/a.txt"), "{lower_bound:?}");
+    let step = rule_trace.steps().iter().find(|step| &*step.rule.id == "built_in.sinew").unwrap();
+    assert_eq!(step.outcome, RuleOutcome::DoesNotApply);
+    assert!(step.value.ends_with("/ws/a.txt"), "{step:?}");
 }
 
 #[test]
@@ -391,7 +392,7 @@ fn format_edit(edit: &PolicyEdit) -> String {
 fn full_steps(trace: &RuleTrace) -> Vec<String> {
     let of_others = |id: &str| id.starts_with("built_in.") || id.ends_with(".require_approval_for");
     let steps = trace.steps().iter().filter(|step| !of_others(&step.rule.id));
-    let shown = |step: &crate::TraceStep| {
+    let shown = |step: &crate::rule_trace::TraceStep| {
         let content = step.content.as_deref().unwrap_or("-");
         format!("{} {} | {content} | {} | {:?}", step.rule.line, step.rule.id, step.value, step.outcome)
     };

@@ -80,8 +80,8 @@ fn denial_code(
     if refuses_commands(call, stated, entry) {
         return Some("command_not_allowed");
     }
-    if goes_out && refuses_host(plan, call, entry) {
-        return Some("domain_not_allowed");
+    if goes_out && let Some(code) = refuses_host(plan, call, entry) {
+        return Some(code);
     }
     if call.paths.iter().any(|path| !path.typed.starts_with('/')) && call.workspaces.is_empty() {
         return Some("path_not_allowed");

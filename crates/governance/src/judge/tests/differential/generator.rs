@@ -140,9 +140,9 @@ const URLS: [UrlCase; 17] = [
     ("http://[::ffff:a9fe:1]/", Ok(("169.254.0.1", HostZone::AlwaysBlocked))),
     ("http://[fe80::1]/", Ok(("[fe80::1]", HostZone::AlwaysBlocked))),
     ("http://8.8.8.8", Ok(("8.8.8.8", HostZone::Public))),
-    ("ftp://example.org", Err(())),
-    ("https://u@example.org", Err(())),
-    ("example.org", Err(())),
+    ("ftp://example.org", Err("domain_not_allowed")),
+    ("https://u@example.org", Err("domain_not_allowed")),
+    ("example.org", Err("invalid_arguments")),
 ];
 const WORKSPACES: [&[(&str, bool)]; 4] =
     [&[("/m/ws", true)], &[("/m/ro", false), ("/m/ws", true)], &[], &[("/m/ws", false), ("/m/ws/sub", true)]];

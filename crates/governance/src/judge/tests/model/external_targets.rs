@@ -24,9 +24,11 @@ fn is_forbidden(words: &[&str], rule: &[&str]) -> bool {
     words[0].rsplit('/').next() == Some(rule[0]) && words[1..].starts_with(&rule[1..])
 }
 
-pub(super) fn refuses_host(plan: &PolicyPlan, call: &CallPlan, entry: &ToolPlan) -> bool {
-    let Some((_, target)) = call.url else { return false };
-    let Ok((host, place)) = target else { return true };
+pub(super) fn refuses_host(plan: &PolicyPlan, call: &CallPlan, entry: &ToolPlan) -> Option<&'static str> {
+    let (host, place) = match call.url?.1 {
+        Ok(target) => target,
+        Err(code) => return Some(code),
+    };
     let below = |name: &str| host.ends_with(&format!(".{name}"));
     let allows = |rule: &&str| match rule.strip_prefix("*.") {
         Some(name) => below(name),
@@ -36,9 +38,10 @@ pub(super) fn refuses_host(plan: &PolicyPlan, call: &CallPlan, entry: &ToolPlan)
         let name = rule.trim_start_matches("*.");
         *rule == "*" || name == host || below(name)
     };
-    plan.blocked_domains.iter().any(blocks)
+    let refused = plan.blocked_domains.iter().any(blocks)
         || (place == HostZone::Private && !plan.allows_private)
         || place == HostZone::AlwaysBlocked
         || !entry.domains.as_ref().is_none_or(|rules| rules.iter().any(allows))
-        || !plan.allowed_domains.iter().any(allows)
+        || !plan.allowed_domains.iter().any(allows);
+    refused.then_some("domain_not_allowed")
 }

@@ -87,8 +87,8 @@ pub(in super::super) struct PathPlan {
     pub(in super::super) missing_folders: usize, // number of folders directly above it that would be created
 }
 
-/// URL, and its host and zone if it is usable.
-pub(in super::super) type UrlCase = (&'static str, Result<(&'static str, HostZone), ()>);
+/// URL, and its host and zone if it is usable, or the code of its refusal.
+pub(in super::super) type UrlCase = (&'static str, Result<(&'static str, HostZone), &'static str>);
 
 /// Network zone of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
