@@ -108,12 +108,12 @@ impl EngineHeap {
     /// The image must be of this heap. Everything that refers into the heap must have existed when the image
     /// was taken, and must be in the same state as then.
     pub(crate) unsafe fn restore(&mut self, image: &HeapImage) {
-        let (start, kept) = (self.0.start.as_ptr(), image.start.len());
-        let used = self.high_water_mark().saturating_sub(kept);
+        let (start, image_bytes) = (self.0.start.as_ptr(), image.start.len());
+        let used = self.high_water_mark().saturating_sub(image_bytes);
         // SAFETY: the mark is within the region, and both parts of the image are as long as their origin.
         unsafe {
-            ptr::write_bytes(start.add(kept), 0, used);
-            ptr::copy_nonoverlapping(image.start.as_ptr(), start, kept);
+            ptr::write_bytes(start.add(image_bytes), 0, used);
+            ptr::copy_nonoverlapping(image.start.as_ptr(), start, image_bytes);
             ptr::copy_nonoverlapping(image.end.as_ptr(), self.0.end().as_ptr(), image.end.len());
         }
     }
@@ -123,10 +123,13 @@ impl EngineHeap {
 impl EngineHeap {
     /// Returns true if the region contains nothing beyond the image.
     pub(crate) fn is_clear_after(&self, image: &HeapImage) -> bool {
-        let kept = image.start.len();
+        let image_bytes = image.start.len();
         // SAFETY: the range is within the region, which was zeroed when it was created.
         let rest = unsafe {
-            std::slice::from_raw_parts(self.0.start.as_ptr().add(kept), REGION_SIZE - GRANULARITY - kept)
+            std::slice::from_raw_parts(
+                self.0.start.as_ptr().add(image_bytes),
+                REGION_SIZE - GRANULARITY - image_bytes,
+            )
         };
         rest.iter().all(|byte| *byte == 0)
     }

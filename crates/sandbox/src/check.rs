@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::check::probe::{ProbeAttempt, ProbeTargets};
 use crate::error::SandboxError;
@@ -62,17 +62,17 @@ pub(crate) fn findings(tier: SandboxTier, folder: &Path) -> std::io::Result<Vec<
     std::fs::remove_file(&file)?;
     // Without its own mounts a run can see names and change file modes outside, which the reduced tier does not claim to prevent.
     // On macOS there is no safe way to try tracing.
-    let is_built = |push: &ProbeAttempt| match push {
+    let is_built = |attempt: &ProbeAttempt| match attempt {
         ProbeAttempt::Stat => tier == SandboxTier::Full && cfg!(target_os = "linux"),
         ProbeAttempt::Chmod | ProbeAttempt::Fork => tier == SandboxTier::Full,
         ProbeAttempt::Trace => cfg!(target_os = "linux"),
         _ => true,
     };
-    Ok(ProbeAttempt::ALL.into_iter().filter(is_built).map(|push| finding(push, &text)).collect())
+    Ok(ProbeAttempt::ALL.into_iter().filter(is_built).map(|attempt| finding(attempt, &text)).collect())
 }
 
-fn finding(push: ProbeAttempt, text: &Result<String, String>) -> SandboxFinding {
-    let (held, cause) = match text.as_ref().map(|text| probe::result_of(text, push)) {
+fn finding(attempt: ProbeAttempt, text: &Result<String, String>) -> SandboxFinding {
+    let (blocked, cause) = match text.as_ref().map(|text| probe::result_of(text, attempt)) {
         Ok(Some(0)) => (false, "the attempt succeeded".to_owned()),
         Ok(Some(code @ 1..)) => (true, std::io::Error::from_raw_os_error(code).to_string()),
         Ok(Some(_)) => (false, "the attempt could not be made".to_owned()),
@@ -80,10 +80,10 @@ fn finding(push: ProbeAttempt, text: &Result<String, String>) -> SandboxFinding 
         Err(error) => (false, error.clone()),
     };
     SandboxFinding {
-        attempt: push.description(),
-        blocked: held,
+        attempt: attempt.description(),
+        blocked,
         cause,
-        remedy: (!held).then(|| push.remedy()),
+        remedy: (!blocked).then(|| attempt.remedy()),
     }
 }
 

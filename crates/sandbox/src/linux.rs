@@ -10,6 +10,7 @@ mod landlock_rules;
 mod launcher_children;
 mod mounts;
 mod namespaces;
+pub(crate) mod open_without_links;
 mod privileges;
 mod program;
 #[allow(unsafe_code, reason = "system calls that no safe crate offers, each with its safety argument")]
@@ -26,7 +27,7 @@ pub(crate) use raw_syscalls::request_trace;
 use std::ffi::{OsStr, OsString};
 use std::io;
 
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::launch::launcher::{ControlChannel, SetupChannel};
 use crate::launch::status::{LauncherStatus, SetupFailure, SetupStep};

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use governance::{PathEntryKind, is_run_automatically};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags, statat};
 use rustix::io::Errno;
-use tool::{GitDirectory, git_acts_on, is_acted_on_by_git};
+use tool::git::{GitDirectory, is_acted_on_by_git};
+use tool::git_acts_on;
 
 use crate::error::SandboxError;
 use crate::scan::bounds::ScanBounds;
@@ -245,7 +246,7 @@ impl DirectoryScan<'_> {
             Err(error) if is_gone(&error) => Ok(None),
             Err(error) => Err(error),
         };
-        // Letters were compared without case; whether this volume does so too, it says itself.
+        // The scan compared names without case. Looking them up shows whether this volume does so too.
         let mut git = GitDirectory::default();
         for name in GitDirectory::MARKERS {
             facts(name)?.iter().for_each(|_| git.add(name.as_ref()));

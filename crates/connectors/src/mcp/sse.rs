@@ -49,9 +49,9 @@ impl SseTransport {
 
     /// Opens the event stream and reads the endpoint for messages.
     async fn open_stream(&self, leave: McpRequestContext<'_>) -> Result<OpenSseStream, McpError> {
-        let question = HttpRequest { credential: leave.credential.cloned(), ..HttpRequest::get(&self.url) };
-        let question = question.header("accept", "text/event-stream");
-        let stream = self.gatekeeper.open_stream(leave.permit, &question, leave.deadline).await?;
+        let request = HttpRequest { credential: leave.credential.cloned(), ..HttpRequest::get(&self.url) };
+        let request = request.header("accept", "text/event-stream");
+        let stream = self.gatekeeper.open_stream(leave.permit, &request, leave.deadline).await?;
         if stream.status != 200 {
             return Err(McpError::HttpStatus(stream.status));
         }
@@ -97,11 +97,11 @@ impl MessageStream for SseTransport {
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
         let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
-        let question = HttpRequest { url, method: HttpMethod::Post, headers, body, credential };
+        let request = HttpRequest { url, method: HttpMethod::Post, headers, body, credential };
         let caps = ResponseLimits { body_bytes: MAX_POST_RESPONSE_BYTES, deadline: leave.deadline };
         // The status alone shows whether the message was accepted.
         let mut is_enough = |_: &[u8]| true;
-        let answer = self.gatekeeper.send_until(leave.permit, &question, caps, &mut is_enough).await?;
+        let answer = self.gatekeeper.send_until(leave.permit, &request, caps, &mut is_enough).await?;
         match answer.status {
             200..=299 => Ok(()),
             other => Err(McpError::HttpStatus(other)),

@@ -56,8 +56,8 @@ impl MessageStream for WebSocketTransport {
                     deadline: leave.deadline,
                 };
                 let credential = leave.credential.cloned();
-                let question = HttpRequest { credential, ..HttpRequest::get(&self.url) };
-                self.gatekeeper.open_websocket(leave.permit, &question, SUBPROTOCOL, caps).await?
+                let request = HttpRequest { credential, ..HttpRequest::get(&self.url) };
+                self.gatekeeper.open_websocket(leave.permit, &request, SUBPROTOCOL, caps).await?
             }
         };
         let most = u64::try_from(most).unwrap_or(u64::MAX);

@@ -81,8 +81,8 @@ fn random_number() -> u64 {
 fn quarantine_name(name: &OsStr, number: u64) -> OsString {
     let ending = format!(".{SUFFIX}-{number:016x}");
     let most = MAX_NAME_BYTES - ending.len();
-    let kept = name.as_bytes().get(..most).unwrap_or(name.as_bytes());
-    let mut aside = OsStr::from_bytes(kept).to_owned();
+    let prefix = name.as_bytes().get(..most).unwrap_or(name.as_bytes());
+    let mut aside = OsStr::from_bytes(prefix).to_owned();
     aside.push(ending);
     aside
 }

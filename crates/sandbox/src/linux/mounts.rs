@@ -7,12 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use governance::SYSTEM_FOLDERS;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 
 use crate::launch::spec::RunSpec;
 use crate::launch::status::{SetupFailure, SetupStep};
 use crate::layers::{self, SandboxLayer};
+use crate::linux::open_without_links;
 use crate::linux::raw_syscalls::{self, MountScope};
 use crate::prepare::environment::SCRATCH_DIR;
 use crate::scan::file_identity::{self, ExpectedFile};
@@ -124,12 +125,13 @@ fn clone_granted(spec: &RunSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupFailure
 /// Opens a path without following symbolic links: one could have been created since the path was checked.
 fn open(path: impl AsRef<Path>) -> Result<OwnedFd, SetupFailure> {
     let path = path.as_ref();
-    let (mut flags, mut resolve) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::empty());
-    if layers::is_enabled(SandboxLayer::NoSymlinks) {
-        flags |= OFlags::NOFOLLOW;
-        resolve |= ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    }
-    with_path(path, openat2(CWD, path, flags, Mode::empty(), resolve))
+    with_path(
+        path,
+        match layers::is_enabled(SandboxLayer::NoSymlinks) {
+            true => open_without_links::open(path, OFlags::PATH | OFlags::NOFOLLOW),
+            false => rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()),
+        },
+    )
 }
 
 /// Clones the mount tree below a descriptor.

@@ -108,10 +108,15 @@ mod tests {
             assert!(capture.head.len() + capture.tail.len() <= space);
         }
         let captured = capture.finish();
-        let kept =
-            captured.spilled.as_ref().map(|kept| spills.page(&kept.id, 0, 100).unwrap().unwrap().bytes);
+        let retained = captured
+            .spilled
+            .as_ref()
+            .map(|retained| spills.page(&retained.id, 0, 100).unwrap().unwrap().bytes);
         let whole = (omitted > 0).then(|| writes.concat().into_bytes());
-        assert_eq!(kept, whole, "{writes:?}: the complete output is stored if the capture is not complete");
+        assert_eq!(
+            retained, whole,
+            "{writes:?}: the complete output is stored if the capture is not complete"
+        );
         let spilled = captured.spilled.clone();
         assert_eq!(
             captured,

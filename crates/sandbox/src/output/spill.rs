@@ -101,10 +101,11 @@ impl SpillStore {
             let facts = path.metadata().ok()?;
             Some((facts.modified().ok()?, facts.len(), path))
         };
-        let mut kept: Vec<(SystemTime, u64, PathBuf)> = entries.filter_map(|one| facts(one.path())).collect();
-        kept.sort();
-        let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
-        for (written, bytes, path) in kept {
+        let mut spill_files: Vec<(SystemTime, u64, PathBuf)> =
+            entries.filter_map(|one| facts(one.path())).collect();
+        spill_files.sort();
+        let mut total: u64 = spill_files.iter().map(|(_, bytes, _)| bytes).sum();
+        for (written, bytes, path) in spill_files {
             let is_old = now.duration_since(written).is_ok_and(|age| age > RETENTION);
             if (is_old || total > most) && remove(&path) {
                 total -= bytes;
@@ -158,12 +159,12 @@ mod tests {
     fn output_is_private_and_read_in_pages() {
         let folder = tempfile::tempdir().unwrap();
         let spills = SpillStore::at(folder.path().join("output"));
-        let kept = spilled(&spills, &[0, 255, b'a', b'b', b'c']);
-        assert_eq!(kept.bytes, 5);
+        let spill_files = spilled(&spills, &[0, 255, b'a', b'b', b'c']);
+        assert_eq!(spill_files.bytes, 5);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("output")), 0o700);
-        assert_eq!(mode(&spills.file(&kept.id)), 0o600);
-        let page = |offset, most| spills.page(&kept.id, offset, most).unwrap().unwrap();
+        assert_eq!(mode(&spills.file(&spill_files.id)), 0o600);
+        let page = |offset, most| spills.page(&spill_files.id, offset, most).unwrap().unwrap();
         assert_eq!(page(0, 3), OutputPage { bytes: vec![0, 255, b'a'], total: 5 });
         assert_eq!(page(3, 100), OutputPage { bytes: b"bc".to_vec(), total: 5 });
         for past in [9, 1 << 63, u64::MAX] {

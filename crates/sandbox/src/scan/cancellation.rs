@@ -23,7 +23,7 @@ impl Drop for CancelOnDrop {
 }
 
 /// Runs a closure on the blocking pool and cancels it when the returned future is dropped.
-pub async fn run_cancellable<T: Send + 'static>(
+pub(crate) async fn run_cancellable<T: Send + 'static>(
     work: impl FnOnce(&CancelFlag) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     let awaited = CancelFlag::default();

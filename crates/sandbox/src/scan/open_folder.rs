@@ -20,17 +20,14 @@ pub(crate) const HANDLE: OFlags = OFlags::RDONLY;
 /// Opens a folder to list its entries, or to rename them.
 #[cfg(target_os = "linux")]
 pub(crate) fn open(folder: &Path, access: OFlags) -> io::Result<OwnedFd> {
-    use rustix::fs::{CWD, ResolveFlags, openat2};
-    let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    Ok(openat2(CWD, folder, flags, Mode::empty(), resolve)?)
+    Ok(crate::linux::open_without_links::open(folder, access | OFlags::DIRECTORY)?)
 }
 
-/// Like the Linux version, but checks only the last component of the path for a link.
+/// Like the Linux version.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn open(folder: &Path, access: OFlags) -> io::Result<OwnedFd> {
-    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(folder, flags, Mode::empty())?)
+    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW_ANY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?)
 }
 
 /// Folder with full owner permissions until this is dropped. Only folders of this user are changed, because a

@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use tests::hostile::{self, HostileTargets, PYTHON};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::block_on;
 use crate::error::SandboxError;
@@ -282,33 +282,33 @@ fn check(row: &'static LayerCase) -> Result<(), Failed> {
     for name in *attempts {
         // Every proper subset of the layers must hold too; otherwise the remaining layers of the row would
         // prove nothing.
-        let kept: Vec<Vec<SandboxLayer>> = match without.len() {
+        let subsets: Vec<Vec<SandboxLayer>> = match without.len() {
             0 | 1 => vec![Vec::new()],
             _ => without
                 .iter()
                 .map(|one| without.iter().copied().filter(|other| other != one).collect())
                 .collect(),
         };
-        for left_out in kept {
-            let reported_text = attempt(*tier, *network, &left_out, name);
-            if is_escape(&reported_text) {
-                wrong.push(format!("{name} succeeds without {left_out:?} alone: {reported_text:?}"));
+        for left_out in subsets {
+            let result = attempt(*tier, *network, &left_out, name);
+            if is_escape(&result) {
+                wrong.push(format!("{name} succeeds without {left_out:?} alone: {result:?}"));
             }
         }
-        let reported_text = attempt(*tier, *network, without, name);
+        let result = attempt(*tier, *network, without, name);
         let is_as_expected = match seen {
-            ExpectedResult::Escape => is_escape(&reported_text),
-            ExpectedResult::NoRun => matches!(reported_text, Err(SandboxError::SetupFailed { .. })),
+            ExpectedResult::Escape => is_escape(&result),
+            ExpectedResult::NoRun => matches!(result, Err(SandboxError::SetupFailed { .. })),
         };
         if !is_as_expected {
-            wrong.push(format!("{name} without {without:?}: {reported_text:?}"));
+            wrong.push(format!("{name} without {without:?}: {result:?}"));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-pub(crate) fn is_escape(reported_text: &Result<(RunEnd, String), SandboxError>) -> bool {
-    matches!(reported_text, Ok((RunEnd::Exited(0), text)) if text.trim() == "escaped")
+pub(crate) fn is_escape(result: &Result<(RunEnd, String), SandboxError>) -> bool {
+    matches!(result, Ok((RunEnd::Exited(0), text)) if text.trim() == "escaped")
 }
 
 /// Layers that use the run's control group. Disabled in every test here: few machines delegate groups to a
@@ -335,8 +335,8 @@ pub(crate) fn attempt_in_group(
     let fixture = TestWorkspace::new();
     let outside = HostileTargets::create();
     let script = fixture.workspace.join("attempts.py").display().to_string();
-    let reported_text = outside.to_json(&fixture.workspace, &fixture.read_only);
-    let confined = fixture.confined(network, &[PYTHON, &script, name, &reported_text]);
+    let targets = outside.to_json(&fixture.workspace, &fixture.read_only);
+    let confined = fixture.confined(network, &[PYTHON, &script, name, &targets]);
     leak_descriptor(&outside);
     let finished = run_in_group_without(without, &confined, tier)?;
     let text = [finished.stdout, finished.stderr].map(|one| String::from_utf8_lossy(&one.head).into_owned());

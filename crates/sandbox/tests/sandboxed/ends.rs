@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::block_on;
 use crate::check;
@@ -110,10 +110,10 @@ fn failing_steps() -> Result<(), Failed> {
                 launch::run(&confined, *tier, &mut launcher, &mut OutputSinks::default()).await
             });
             disable_layers(&[]);
-            let reported_text = ran.err().map(|error| error.to_string()).unwrap_or_default();
+            let message = ran.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(
-                reported_text.contains("could not be built") && reported_text.contains(step.as_str()),
-                "{step:?}: {reported_text}"
+                message.contains("could not be built") && message.contains(step.as_str()),
+                "{step:?}: {message}"
             );
             assert!(!fixture.workspace.join("made").exists(), "{step:?}: nothing ran");
         }

@@ -4,10 +4,10 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use governance::NetworkAccess;
+use governance::files::NetworkAccess;
 use libtest_mimic::{Failed, Trial};
 use tests::hostile::{HostileTargets, PYTHON};
-use tool::SandboxTier;
+use tool::result::SandboxTier;
 
 use crate::controls::{TestWorkspace, run_without};
 use crate::ends::alive;
@@ -42,8 +42,8 @@ fn run_named(
 ) -> (FinishedRun, String) {
     let (fixture, outside) = (TestWorkspace::new(), HostileTargets::create());
     let script = fixture.workspace.join("attempts.py").display().to_string();
-    let reported_text = outside.to_json(&fixture.workspace, &fixture.read_only);
-    let mut confined = fixture.confined(NetworkAccess::Off, &[PYTHON, &script, name, &reported_text]);
+    let targets = outside.to_json(&fixture.workspace, &fixture.read_only);
+    let mut confined = fixture.confined(NetworkAccess::Off, &[PYTHON, &script, name, &targets]);
     let limits = &mut confined.spec.limits;
     limits.processes = PROCESSES;
     limits.memory_bytes = limits.memory_bytes.max(memory_bytes);

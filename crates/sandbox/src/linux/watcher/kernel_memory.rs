@@ -212,23 +212,23 @@ mod tests {
         let lists: Vec<ScanItem> = (0..least)
             .map(|_| ScanItem::Mappings(own, File::open("/proc/self/maps").expect("mappings"), 0))
             .collect();
-        let mut held = KernelMemoryScan { next: lists, ..KernelMemoryScan::default() };
+        let mut scan = KernelMemoryScan { next: lists, ..KernelMemoryScan::default() };
         let later = Instant::now() + Duration::from_secs(60);
-        held.continue_scan(&[], later);
-        assert!(held.is_in_progress(), "it takes more than one step");
-        while held.is_in_progress() {
-            held.continue_scan(&[], later);
+        scan.continue_scan(&[], later);
+        assert!(scan.is_in_progress(), "it takes more than one step");
+        while scan.is_in_progress() {
+            scan.continue_scan(&[], later);
         }
         let lines = std::fs::read_to_string("/proc/self/maps").expect("mappings").lines().count() as u64;
-        assert!(held.counted >= least * lines / 2 * MAPPING_BYTES, "{} of {lines} mappings", held.counted);
+        assert!(scan.counted >= least * lines / 2 * MAPPING_BYTES, "{} of {lines} mappings", scan.counted);
 
-        let mut held = KernelMemoryScan::default();
-        let mut all = held.continue_scan(&[own], later);
-        while held.is_in_progress() {
-            all = held.continue_scan(&[], later);
+        let mut scan = KernelMemoryScan::default();
+        let mut all = scan.continue_scan(&[own], later);
+        while scan.is_in_progress() {
+            all = scan.continue_scan(&[], later);
         }
         assert!(all >= PIPE_BYTES + 10 * MAPPING_BYTES, "the pipe and the mappings are counted: {all}");
-        assert_eq!(held.continue_scan(&[own], later), all, "it pauses");
+        assert_eq!(scan.continue_scan(&[own], later), all, "it pauses");
         drop(reader);
     }
 }

@@ -204,15 +204,15 @@ mod tests {
     fn count_restarts_if_processes_start_or_end() {
         let own = [i32::try_from(std::process::id()).expect("a number")];
         let mut shares = ProportionalCount::default();
-        let mut look = |before: &[i32], after: &[i32], most| {
+        let mut scan = |before: &[i32], after: &[i32], most| {
             let begin = || CountRound::new(before.to_vec(), &own, ALL);
             let counted = shares.count_within(begin, || after.to_vec(), (0, ALL - 1), most);
             (counted, shares.restarts())
         };
         for (before, after) in [(vec![1], vec![1, 2]), (vec![1, 2], vec![1]), (vec![1], vec![2])] {
-            assert_eq!(look(&before, &after, Duration::MAX), (None, true), "{before:?}, then {after:?}");
+            assert_eq!(scan(&before, &after, Duration::MAX), (None, true), "{before:?}, then {after:?}");
         }
-        assert_eq!(look(&[1], &[2], Duration::ZERO), (Some(ALL), false), "the time budget ends the retries");
+        assert_eq!(scan(&[1], &[2], Duration::ZERO), (Some(ALL), false), "the time budget ends the retries");
     }
 
     #[test]
