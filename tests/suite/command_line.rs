@@ -191,7 +191,7 @@ fn demo_runs_to_its_end() {
         "Missing required fields",
         "path_forbidden",
         "NORMAL → ALERT",
-        "asked by",
+        "rule      ",
         "is approved",
         "ALERT → LOCKDOWN",
         "mode_denied",

@@ -24,6 +24,8 @@ mod long_life;
 mod manifests;
 mod mcp;
 mod modes;
+#[cfg(target_os = "linux")]
+mod openat2;
 mod policy;
 mod protocol;
 mod records;
@@ -43,5 +45,6 @@ mod strangers;
 #[cfg(target_os = "linux")]
 mod system;
 mod telemetry;
+mod tool_definitions;
 #[cfg(target_os = "linux")]
 mod web;

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: project rules that neither rustc nor clippy checks. One file per rule; each check
 //! takes the [`Tree`] and returns its findings, so that a test can show it fail on a few lines of text.
 
+mod catalogue;
 mod changelog;
 mod decisions;
 mod dependencies;
@@ -63,6 +64,7 @@ impl std::fmt::Display for Finding {
 }
 
 const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
+    catalogue::check,
     changelog::check,
     decisions::check,
     dependencies::check,
@@ -91,7 +93,7 @@ pub(crate) fn command(root: &Root) -> Result<()> {
     let pages = docs::generate(root, &project::build_binary(root, project::Profile::Dev)?)?;
     errors += report(docs::drift(&pages, &tree));
     if errors > 0 {
-        bail!("tidy found {errors} to mend");
+        bail!("tidy found {errors} to fix");
     }
     println!("tidy: {} files are in order", tree.files().count());
     Ok(())

@@ -139,7 +139,7 @@ impl Scene {
         // The log is written by a thread of its own, which may lag.
         let halted = wait_for("the log says so", || {
             let lines = self.daemon.home().run(&["logs", "--level", "error", "--json"]).must_exit(0).stdout();
-            lines.lines().find(|line| line.contains("the ledger takes no more records")).map(str::to_owned)
+            lines.lines().find(|line| line.contains("the ledger accepts no more records")).map(str::to_owned)
         });
         let halted: Value = serde_json::from_str(&halted).unwrap();
         assert_eq!(halted["trace_id"], self.refused["metadata"]["trace_id"], "{halted}");

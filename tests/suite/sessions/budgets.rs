@@ -40,7 +40,7 @@ fn cost_cap_warns_once_or_ends_the_turn_by_mode() {
     for (mode, amount, expect, warnings) in [
         ("warn", 1.0, ["done", "done", "done", "done"], 1),
         ("loud", 1.0, ["done", "done", "done", "done"], 1),
-        // Two calls cost exactly the cap, and equal is not over: the third goes over, the fourth is refused.
+        // Two calls cost exactly the cap, which does not exceed it. The third exceeds it, the fourth is refused.
         ("enforce", 1.0, ["done", "done", "done", stop], 0),
         ("enforce", 0.4, ["done", stop, stop, stop], 0),
         ("enforce", 0.0, ["done", "done", "done", "done"], 0),

@@ -65,7 +65,7 @@ fn tool_receives_the_callers_own_session_only() {
         assert_eq!(plain["output"], json!({"session_id": "mine"}), "{plain}");
         // A tool that declares no parameters accepts any arguments.
         let anything = worker.execute("echo.anything", &json!({"a": [1, {"b": null}]}));
-        assert_eq!(anything["output"], json!({"a": [1, {"b": null}]}), "b164: {anything}");
+        assert_eq!(anything["output"], json!({"a": [1, {"b": null}]}), "{anything}");
     }
     let outside = daemon.agent().execute("echo.tell", &json!({"text": "hello"}));
     assert_eq!(outside["output"], json!({"text": "hello"}), "outside of sessions there is none: {outside}");

@@ -63,6 +63,23 @@ fn each_mistake_in_the_arguments_is_named() {
     assert_eq!(events(&daemon, &session, "worker_inner_validation_fail").len(), 5, "once for each");
 }
 
+/// One validator checks calls on every socket.
+#[test]
+fn worker_and_agent_get_the_same_schema_error() {
+    let daemon = Daemon::start();
+    let mut orchestrator = daemon.agent();
+    let session = open(&mut orchestrator, &json!({"allowlist": ["write_file"], "hop_budget": 9}));
+    let mut worker = worker(&session);
+    for arguments in [json!({}), json!({"path": 5, "content": "x"}), json!({"path": "a", "colour": 1})] {
+        let [of_worker, of_agent] = [&mut worker, &mut orchestrator].map(|client| {
+            let result = client.execute("write_file", &arguments);
+            ["code", "schema_error", "problems", "example", "reason"].map(|key| refusal(&result)[key].clone())
+        });
+        assert!(of_worker[1].is_string(), "{of_worker:?}");
+        assert_eq!(of_worker, of_agent, "{arguments}");
+    }
+}
+
 #[test]
 fn refusals_have_one_shape_for_every_reason() {
     let daemon = Daemon::start();

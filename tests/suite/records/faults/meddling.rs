@@ -59,7 +59,7 @@ fn check_noticed(meddle: impl Fn(&Path), message: &str) -> (Home, u64) {
 #[test]
 fn removed_open_segment_is_noticed_and_counted() {
     let (home, lost) =
-        check_noticed(|segment| std::fs::remove_file(segment).expect("removed"), "gone from its folder");
+        check_noticed(|segment| std::fs::remove_file(segment).expect("removed"), "missing from its folder");
     assert_eq!(verify(&home)["intact"], false, "what is gone is missed");
     let first = legible(&home).first().and_then(|record| record["seq"].as_u64()).expect("a number");
     assert_eq!(lost, first - 1, "every record before the first that is left");
