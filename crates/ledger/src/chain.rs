@@ -127,13 +127,15 @@ impl LineFlaw {
 impl fmt::Display for LineFlaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LineFlaw::Form => f.write_str("this line has not the form of a record"),
-            LineFlaw::Seal { seq } => write!(f, "record {seq} was changed: its seal does not fit its bytes"),
+            LineFlaw::Form => f.write_str("this line is not a valid record"),
+            LineFlaw::Seal { seq } => {
+                write!(f, "record {seq} was changed: its seal does not match its bytes")
+            }
             LineFlaw::Order { seq, expected } if seq > expected => {
-                write!(f, "record {seq} stands where record {expected} belongs: {} missing", seq - expected)
+                write!(f, "record {seq} is in the place of record {expected}: {} missing", seq - expected)
             }
             LineFlaw::Order { seq, expected } => {
-                write!(f, "record {seq} stands where record {expected} belongs: moved or repeated")
+                write!(f, "record {seq} is in the place of record {expected}: it was moved or repeated")
             }
             LineFlaw::Link { seq } => write!(f, "record {seq} does not follow the record before it"),
         }

@@ -78,7 +78,8 @@ impl<'a> ChainVerifier<'a> {
     pub(crate) fn check_line(&mut self, line: &SegmentLine<'_>) {
         self.report.bytes += u64::try_from(line.bytes.len()).unwrap_or_default();
         let Some(text) = line.without_newline() else {
-            let what = "this line has no end: its writer was interrupted, or the end was cut off".to_owned();
+            let what =
+                "this line is incomplete: its writer was interrupted, or its end was cut off".to_owned();
             let finding = self.finding(line, Some(self.follower.next()), what);
             return push_bounded(&mut self.undecided, finding);
         };
@@ -160,12 +161,14 @@ impl<'a> ChainVerifier<'a> {
 
     fn apply_recovery(&mut self, line: &SegmentLine<'_>, seq: u64, recovered: &RecoveryEntry) {
         for torn in &recovered.torn {
-            let what = format!("{} bytes were torn off {} at byte {}", torn.bytes, torn.segment, torn.offset);
+            let what = format!(
+                "{} bytes of an incomplete record were removed from {} at byte {}",
+                torn.bytes, torn.segment, torn.offset
+            );
             self.add_notice(line, seq, what);
         }
         if let Some(missing) = &recovered.missing {
-            let range =
-                format!("records {} to {} of that time were missing at a start", missing.from, missing.to);
+            let range = format!("records {} to {} were missing at a start", missing.from, missing.to);
             match missing.cause {
                 MissingCause::PowerFailure => {
                     let what = format!("{range}: they were not yet on disk when the machine went down");
@@ -180,7 +183,7 @@ impl<'a> ChainVerifier<'a> {
         if recovered.unrecorded_reads > 0 {
             let reads = recovered.unrecorded_reads;
             let what =
-                format!("{reads} reads were answered while no record could be taken, and are not on record");
+                format!("{reads} reads were answered while no record could be written, and have no record");
             self.add_notice(line, seq, what);
         }
         for damage in &recovered.damage {
@@ -190,7 +193,7 @@ impl<'a> ChainVerifier<'a> {
     }
 
     fn apply_resumption(&mut self, line: &SegmentLine<'_>, seq: u64, resumed: &ResumptionEntry) {
-        let what = format!("the record went on in a new segment: {}", resumed.reason);
+        let what = format!("the ledger continued in a new segment: {}", resumed.reason);
         self.add_notice(line, seq, what);
         if resumed.lost > 0 {
             let what = format!("{} records were lost: {}", resumed.lost, resumed.reason);
@@ -224,7 +227,7 @@ impl<'a> ChainVerifier<'a> {
             let beginning = first == 1 && prev == SealHash::NONE;
             if !beginning && !self.declared_starts.iter().any(declared) {
                 let what = format!(
-                    "the record begins at {first} and no retention entry says so: the beginning is missing"
+                    "the ledger begins at record {first}, and no retention entry explains that: earlier records are missing"
                 );
                 self.add_file_problem("segments", &what);
             }

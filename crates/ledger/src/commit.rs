@@ -45,7 +45,7 @@ enum StopRequested {
 impl Drop for Committer {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let reason = "the thread that makes records durable died";
+            let reason = "the commit thread of the ledger ended unexpectedly";
             let mut writer = lock(&self.shared.writer);
             writer.halt_writing(HaltKind::Broken, reason);
             self.shared.publish_state(&writer);
@@ -174,7 +174,7 @@ impl Committer {
 
     fn try_to_resume(&self) {
         if let Err(error) = resume::resume(&self.shared) {
-            tracing::warn!(%error, "the ledger cannot go on yet");
+            tracing::warn!(%error, "the ledger cannot resume yet");
             lock(&self.shared.queue).schedule_pass_within(RESUME_INTERVAL);
         }
     }
@@ -219,7 +219,9 @@ impl Committer {
                     shared.report_pressure(SizeLimitPressure { removed_segments, ..pressure });
                 }
             }
-            Err(error) => tracing::warn!(%error, "old ledger segments stay: the record of their end failed"),
+            Err(error) => {
+                tracing::warn!(%error, "old ledger segments are not removed: their removal could not be recorded")
+            }
         }
     }
 
@@ -259,7 +261,7 @@ impl Committer {
         if !writer.deferred.is_empty() {
             tracing::error!(
                 records = writer.deferred.len(),
-                "the ledger closes with records owed: they are lost"
+                "the ledger closes with deferred records, which are lost"
             );
         }
         writer.halt_writing(HaltKind::Closed, "it was closed");

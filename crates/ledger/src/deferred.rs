@@ -65,7 +65,7 @@ impl LedgerShared {
         if reads >= MAX_DEFERRED_READS || taken + bytes > MAX_DEFERRED_BYTES {
             let reason =
                 writer.halt.as_ref().map_or_else(|| "it was down".into(), |halt| Arc::clone(&halt.reason));
-            let reason = format!("{reason}; and {reads} reads already wait to be recorded").into();
+            let reason = format!("{reason}; {reads} reads are already waiting to be recorded").into();
             return Err(LedgerError::Unavailable { reason });
         }
         let debt = DeferredContent::ReadOnlyCall { decision: Box::new(entry), bytes, end: None };
@@ -210,7 +210,7 @@ impl LedgerWriter {
             .and_then(|body| self.append(entry, body, WritePurpose::FinalRecord));
         written
             .map(drop)
-            .inspect_err(|error| tracing::warn!(%error, "a record waits until it can be written"))
+            .inspect_err(|error| tracing::warn!(%error, "a record is deferred until it can be written"))
     }
 
     fn has_deferred(&self, call: &CallHeader) -> bool {

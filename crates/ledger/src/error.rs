@@ -8,9 +8,7 @@ use tool::CallId;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // the error messages document the variants
 pub enum LedgerError {
-    #[error(
-        "the ledger takes no records: {reason}; it starts a new segment by itself once it can write again"
-    )]
+    #[error("the ledger accepts no records: {reason}; it continues in a new segment once it can write again")]
     Unavailable { reason: Arc<str> },
     #[error(
         "the ledger has {bytes} bytes that are too young to be removed, and the last quarter of ledger.max_bytes ({max_bytes}) is reserved for records of changes"

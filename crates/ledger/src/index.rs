@@ -158,7 +158,7 @@ fn step_back() {
     let now = rustix::process::getpriority_process(None);
     let stepped = now.and_then(|now| rustix::process::setpriority_process(None, now.max(NICENESS)));
     if let Err(error) = stepped {
-        tracing::debug!(%error, "the index is filled as eagerly as calls are answered");
+        tracing::debug!(%error, "cannot lower the priority of the index thread");
     }
 }
 

@@ -145,7 +145,7 @@ impl Ledger {
         let mut pending = PendingDecision {
             call: Arc::clone(&call),
             shared: Arc::clone(&self.shared),
-            reason: "given up before it was known to be on disk",
+            reason: "abandoned before it was synced to disk",
             armed: true,
         };
         let recorded = match care {

@@ -163,8 +163,8 @@ impl ReverseSegment {
     /// Reads the preceding block. The block size grows with long lines, so that they are not copied
     /// repeatedly.
     fn read_more(&mut self) -> io::Result<bool> {
-        let held = u64::try_from(self.bytes.len()).unwrap_or_default();
-        let count = BLOCK_BYTES.max(held).min(self.start);
+        let buffered = u64::try_from(self.bytes.len()).unwrap_or_default();
+        let count = BLOCK_BYTES.max(buffered).min(self.start);
         if count == 0 {
             return Ok(false);
         }

@@ -90,7 +90,7 @@ pub(crate) fn open(
     let anchors = read_anchors(folder, options, &key);
     let found = recover::recover(folder, &key, &anchors, &boot, TrailingBytesPolicy::Remove)?;
     resume::fill_reserve(&*disk, &folder.join("reserve"), options.reserve_bytes)
-        .map_err(LedgerError::io("keep space back in", folder))?;
+        .map_err(LedgerError::io("reserve space in", folder))?;
     let witness = options.second_anchor.as_ref().map(|path| open_anchor(path)).transpose()?;
     let mut recovery = LedgerRecovery::from_state(&found);
     let mut writer = build_writer(disk, folder, options, key, found, boot)?;
@@ -272,7 +272,7 @@ fn record_recovery(writer: &mut LedgerWriter, recovery: &LedgerRecovery) -> Resu
     }
     for call in interrupted {
         let outcome = LedgerOutcome {
-            message: Some("interrupted: the daemon ended while the call was under way".into()),
+            message: Some("interrupted: the daemon ended while the call was running".into()),
             ..LedgerOutcome::new(OutcomeStatus::Unknown, Duration::ZERO)
         };
         append_final(writer, &LedgerEntry::Outcome(RecordedOutcome { call: Arc::clone(call), outcome }))?;

@@ -77,7 +77,7 @@ pub(crate) fn recover(
         if remains == TrailingBytesPolicy::Remove {
             let torn = take_off(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
-                torn.map_err(LedgerError::io("take off what is behind the records of", &segment.path))?,
+                torn.map_err(LedgerError::io("remove the bytes after the last record of", &segment.path))?,
             );
         }
         if let Some(chain) = scan.chain {

@@ -43,7 +43,7 @@ pub(crate) fn resume(shared: &LedgerShared) -> io::Result<()> {
             writer.halt = None;
             writer.write_anchor();
             shared.publish_state(&writer);
-            tracing::info!(segment = writer.active.segment.name(), "the ledger takes records again");
+            tracing::info!(segment = writer.active.segment.name(), "the ledger accepts records again");
             Ok(())
         }
         Err(error) => {

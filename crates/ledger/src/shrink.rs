@@ -43,9 +43,9 @@ fn shorten(value: &Value, text: usize, members: usize, levels: usize, top: TopLe
         Value::Array(items) if levels > 0 => items.iter().take(members).map(inner).collect(),
         Value::Object(map) if levels > 0 => {
             let members = if top == TopLevel::Yes { map.len() } else { members };
-            let kept =
+            let retained =
                 map.iter().take(members).map(|(name, value)| (truncate_text(name, text), inner(value)));
-            Value::Object(kept.collect::<Map<_, _>>())
+            Value::Object(retained.collect::<Map<_, _>>())
         }
         Value::Array(_) => json!([]),
         Value::Object(_) => json!({}),

@@ -135,7 +135,9 @@ fn check_anchor(walked: &mut ChainVerification, file: String, anchor: Result<&An
     let ChainVerification { report, requested_seals: marks, highest_accounted: reach } = walked;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
-        Err(AnchorFlaw::Missing) => "the anchor is missing: a cut end could not be seen".to_owned(),
+        Err(AnchorFlaw::Missing) => {
+            "the anchor is missing: a truncated ledger could not be detected".to_owned()
+        }
         Err(AnchorFlaw::Changed) => "the anchor was changed".to_owned(),
         Ok(anchor) if anchor.seq > *reach => {
             let (from, to) = (*reach + 1, anchor.seq);

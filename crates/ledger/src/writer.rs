@@ -158,7 +158,7 @@ impl LedgerWriter {
         let text = EntryBody::new(&entry, &self.key)
             .and_then(|body| self.append(&entry, body, WritePurpose::FinalRecord));
         if let Err(error) = text {
-            tracing::error!(%error, "no room for the ledger's last words");
+            tracing::error!(%error, "no space is left for final records of the ledger");
         }
     }
 
@@ -170,7 +170,7 @@ impl LedgerWriter {
     pub(crate) fn halt_writing(&mut self, kind: HaltKind, reason: &str) {
         match kind {
             HaltKind::Closed => tracing::debug!("the ledger is closed"),
-            _ => tracing::error!(reason, "the ledger takes no more records"),
+            _ => tracing::error!(reason, "the ledger accepts no more records"),
         }
         let since = self.halt.as_ref().map_or_else(Timestamp::now, |halt| halt.since);
         if self.halt.is_none() {
@@ -258,7 +258,7 @@ impl LedgerWriter {
         match fs::symlink_metadata(&self.active.segment.path) {
             Ok(named) if (named.dev(), named.ino()) == (ours.dev(), ours.ino()) => None,
             Ok(_) => Some(format!("{name} was replaced by another file")),
-            Err(error) => Some(format!("{name} is gone from its folder: {error}")),
+            Err(error) => Some(format!("{name} is missing from its folder: {error}")),
         }
     }
 }

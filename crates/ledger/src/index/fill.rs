@@ -90,7 +90,7 @@ fn handle_fill_error(folder: &Path, error: &LedgerError) {
         _ => true,
     };
     if passing {
-        tracing::warn!(%error, "the ledger's index stays behind");
+        tracing::warn!(%error, "the ledger's index could not be updated");
     } else {
         tracing::warn!(%error, "the ledger's index is rebuilt");
         discard(folder);
@@ -139,7 +139,7 @@ impl IndexFiller {
     /// would grow with every call up to the limit of the cache.
     fn release_memory(&self) {
         if let Err(error) = self.connection.execute_batch("PRAGMA shrink_memory") {
-            tracing::debug!(%error, "the index keeps its memory");
+            tracing::debug!(%error, "the memory of the index could not be released");
         }
     }
 

@@ -48,31 +48,31 @@ impl IndexSnapshot {
         limit: usize,
     ) -> Result<Vec<RecordPosition>, LedgerError> {
         let (first, last) = self.seq_range(filter)?;
-        let mut question = IndexQuery {
+        let mut query = IndexQuery {
             sql: "SELECT seq, segment, offset, length FROM record WHERE seq BETWEEN ? AND ?".into(),
             values: vec![to_signed(first).into(), to_signed(last).into()],
         };
         for (condition, time) in [("+time >= ?", filter.since), ("+time < ?", filter.until)] {
             if let Some(time) = time {
-                question.and(condition, [time.as_millisecond().into()]);
+                query.and(condition, [time.as_millisecond().into()]);
             }
         }
-        let found_by_id = question.add_ids(filter);
+        let found_by_id = query.add_ids(filter);
         let words = filter.sort_conditions();
         if words.is_empty() {
-            return self.run_query(question, limit);
+            return self.run_query(query, limit);
         }
         let sorts = self.matching_sorts(&words)?;
         if found_by_id || sorts.len() > MAX_SORTS_QUERIED_SINGLY {
             let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
             // A plus before a column keeps SQLite from choosing its index.
             let sort = format!("+sort IN (SELECT id FROM sort WHERE {})", names.join(" AND "));
-            question.and(&sort, words.into_iter().map(|(_, word)| Value::from(word)));
-            return self.run_query(question, limit);
+            query.and(&sort, words.into_iter().map(|(_, word)| Value::from(word)));
+            return self.run_query(query, limit);
         }
         let mut places = Vec::new();
         for sort in sorts {
-            let mut one = question.clone();
+            let mut one = query.clone();
             one.and("sort = ?", [sort.into()]);
             places.extend(self.run_query(one, limit)?);
         }
@@ -81,8 +81,8 @@ impl IndexSnapshot {
         Ok(places)
     }
 
-    fn run_query(&self, question: IndexQuery, limit: usize) -> Result<Vec<RecordPosition>, LedgerError> {
-        let IndexQuery { mut sql, mut values } = question;
+    fn run_query(&self, query: IndexQuery, limit: usize) -> Result<Vec<RecordPosition>, LedgerError> {
+        let IndexQuery { mut sql, mut values } = query;
         sql.push_str(" ORDER BY seq DESC LIMIT ?");
         values.push(Value::from(i64::try_from(limit).unwrap_or(i64::MAX)));
         let mut statement = self.connection.prepare_cached(&sql)?;

@@ -195,7 +195,7 @@ async fn deferred_records_are_bounded() {
         }
         assert!(held.len() < 1000, "memory fills up");
     };
-    assert!(refused.to_string().contains(&format!("{} reads already wait", held.len())), "{refused}");
+    assert!(refused.to_string().contains(&format!("{} reads are already waiting", held.len())), "{refused}");
     repair_disk(&disk, &ledger).await;
     for intent in &held {
         ledger.conclude(intent, samples::outcome(OutcomeStatus::Done)).unwrap();

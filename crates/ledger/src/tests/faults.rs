@@ -64,7 +64,7 @@ async fn check_write_failure(faults: &[WriteFault], reason: &str) {
     drop(ledger);
     let notices = assert_intact(folder.path()).notices;
     assert!(
-        !notices.iter().any(|notice| notice.what.contains("no end")),
+        !notices.iter().any(|notice| notice.what.contains("is incomplete")),
         "the torn line was left: {notices:?}"
     );
     let resumed = all(folder.path()).into_iter().find_map(|record| match record.entry {
@@ -99,7 +99,7 @@ async fn a_partial_line_that_cannot_be_cut_is_declared() {
     drop(ledger);
     let report = assert_intact(folder.path());
     assert!(
-        report.notices.iter().any(|notice| notice.line == Some(2) && notice.what.contains("no end")),
+        report.notices.iter().any(|notice| notice.line == Some(2) && notice.what.contains("is incomplete")),
         "{report:?}"
     );
 }
@@ -232,7 +232,7 @@ async fn tampering_with_the_open_segment_is_detected() {
         "another process changed it",
     )
     .await;
-    check_tampering(|path| fs::remove_file(path).unwrap(), "gone from its folder").await;
+    check_tampering(|path| fs::remove_file(path).unwrap(), "missing from its folder").await;
     check_tampering(
         |path| {
             fs::rename(path, path.with_extension("old")).unwrap();

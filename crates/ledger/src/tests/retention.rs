@@ -72,7 +72,7 @@ async fn oldest_segments_are_removed_and_the_rest_verifies() {
     fs::remove_file(&segments(folder.path())[0]).unwrap();
     let report = verify(folder.path());
     assert!(
-        report.problems.iter().any(|problem| problem.what.contains("the beginning is missing")),
+        report.problems.iter().any(|problem| problem.what.contains("earlier records are missing")),
         "{report:?}"
     );
 }

@@ -214,7 +214,7 @@ fn forged_records_and_anchors_are_reported() {
     fs::write(&victim.files[0].0, cut).unwrap();
     TamperTarget::write(&victim.folder, &victim.options, 5);
     let problems = victim.problems().unwrap();
-    assert!(problems[0].what.contains("records 3 to 4 of that time were missing"), "{problems:?}");
+    assert!(problems[0].what.contains("records 3 to 4 were missing"), "{problems:?}");
 }
 
 /// Changes of a ledger with several segments: bytes of each file, and each file as a whole.
