@@ -42,7 +42,7 @@ pub(crate) fn command(root: &Root) -> Result<()> {
         std::fs::write(&file, text).with_context(|| format!("cannot write `{path}`"))?;
         println!("wrote {path}");
     }
-    println!("docs: {} pages are in step", pages.len());
+    println!("docs: {} pages are up to date", pages.len());
     Ok(())
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn drift(pages: &Pages, tree: &Tree) -> Vec<Finding> {
             Some(file) if file.text != *text => {
                 let line =
                     1 + file.text.lines().zip(text.lines()).take_while(|(old, new)| old == new).count();
-                let message = "the program says otherwise: run `cargo xtask docs` and commit the result";
+                let message = "the page is outdated: run `cargo xtask docs` and commit the result";
                 findings.push(Finding::error(path, line, message));
             }
             Some(_) => {}
@@ -154,7 +154,7 @@ mod tests {
             &drift(&pages, &Tree::of(&wrong)),
             &[
                 ("docs/cli.md", 1, "is missing"),
-                ("docs/tools/a.md", 2, "says otherwise"),
+                ("docs/tools/a.md", 2, "outdated"),
                 ("docs/schemas/old.json", 1, "nothing generates"),
             ],
         );

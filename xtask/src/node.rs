@@ -31,7 +31,7 @@ pub(crate) fn with_packages(root: &Root) -> Option<String> {
     match std::fs::create_dir_all(&folder).map_err(Into::into).and_then(|()| install()) {
         Ok(()) => Some(shown),
         Err(_) => {
-            println!("npm with {} is not to be had: tests with it are left out", PACKAGES.join(" and "));
+            println!("npm with {} is not available: tests with it are skipped", PACKAGES.join(" and "));
             None
         }
     }

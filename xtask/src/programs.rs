@@ -28,7 +28,7 @@ pub(crate) fn prepare(root: &Root) -> String {
     if !["mypy", "mcp-server-time"].iter().all(|name| python.join("bin").join(name).exists())
         && let Err(error) = with_python(&python)
     {
-        println!("{} are not to be had: {error:#}", PACKAGES.join(" and "));
+        println!("{} are not available: {error:#}", PACKAGES.join(" and "));
     }
     folder.to_string_lossy().into_owned()
 }

@@ -110,7 +110,7 @@ pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
         bail!("`cargo build --bin sinew` ended with {}", output.status);
     }
     executable(&String::from_utf8_lossy(&output.stdout), ("bin", "sinew"))
-        .context("cargo did not say where it put `sinew`")
+        .context("cargo did not report the path of `sinew`")
 }
 
 /// Builds the `measure` example of a package and returns its path.
@@ -118,7 +118,7 @@ pub(crate) fn build_measure(root: &Root, package: &str) -> Result<PathBuf> {
     let words = ["build", "--release", "--quiet", "-p", package, "--example", "measure"];
     let messages = process::capture(root.cargo(&words).arg("--message-format=json-render-diagnostics"))?;
     executable(&messages, ("example", "measure"))
-        .with_context(|| format!("cargo did not say where it put what measures `{package}`"))
+        .with_context(|| format!("cargo did not report the path of the benchmark of `{package}`"))
 }
 
 /// Finds the path of a program by kind and name in cargo's messages, which are one JSON object per line.

@@ -56,7 +56,7 @@ impl Python {
             Ok(()) if self.is(&own) => Some(own),
             _ => {
                 let packages = self.packages.join(" and ");
-                println!("python3 with {packages} is not to be had: tests with it are left out");
+                println!("python3 with {packages} is not available: tests with it are skipped");
                 None
             }
         }

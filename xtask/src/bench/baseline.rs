@@ -35,7 +35,7 @@ impl Baseline {
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(file).with_context(|| format!("no baseline at `{}`", file.display()))?;
-        Self::parse(&text).with_context(|| format!("`{}` is no baseline", file.display()))
+        Self::parse(&text).with_context(|| format!("`{}` is not a baseline", file.display()))
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -43,7 +43,7 @@ impl Baseline {
         let numbers = |key: &str| {
             let object = value.get(key).and_then(Value::as_object).with_context(|| format!("no `{key}`"))?;
             let number = |(name, value): (&String, &Value)| {
-                Ok((name.clone(), value.as_f64().with_context(|| format!("`{name}` is no number"))?))
+                Ok((name.clone(), value.as_f64().with_context(|| format!("`{name}` is not a number"))?))
             };
             object.iter().map(number).collect::<Result<BTreeMap<_, _>>>()
         };

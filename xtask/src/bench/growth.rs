@@ -12,7 +12,7 @@ use super::daemon::{Daemon, Home};
 use super::life;
 use super::results::{Bound, RATIO, Results, Times};
 
-const GROUP: &str = "read_file of 1 KiB as its surroundings grow";
+const GROUP: &str = "read_file of 1 KiB by tools, globs, records and connections";
 const SIZES: &str = "a judgement by the size of its arguments";
 const ROUNDS: usize = 20;
 const CALLS: usize = 200;

@@ -20,9 +20,9 @@ use crate::tree::Root;
 const STAGES: [(&str, &str, &str, usize); 7] = [
     ("guardrail", "small", "check of a small call", 2_000),
     ("guardrail", "refusal", "refusal with example and repair", 500),
-    ("governance", "judge", "check, clear, open and judge", 1_000),
+    ("governance", "judge", "check, pre-check, open and judge", 1_000),
     ("ledger", "call", "both records of a call", 1_000),
-    ("telemetry", "look", "look for secrets in 1 KiB", 1_000),
+    ("telemetry", "look", "secret scan of 1 KiB", 1_000),
     ("telemetry", "spans", "spans of a call", 2_000),
     ("knowledge", "validator", "validator in a fresh context", 200),
 ];

@@ -72,10 +72,10 @@ pub(crate) fn add(
         sums.len(),
         latencies.len()
     );
-    results.add(group, "  of Sinew's: the decision into the ledger", decisions);
-    results.add(group, "  of Sinew's: the end into the ledger", ends);
-    let both = results.add(group, "  of Sinew's: both, what the ledger adds", sums);
-    results.claim("what the ledger adds to a read, p50", Some(both), "µs", Bound::AtMost(15.0));
+    results.add(group, "  of Sinew's time: write the decision", decisions);
+    results.add(group, "  of Sinew's time: write the outcome", ends);
+    let both = results.add(group, "  of Sinew's time: both ledger writes", sums);
+    results.claim("ledger overhead of a read, p50", Some(both), "µs", Bound::AtMost(15.0));
     Ok(())
 }
 

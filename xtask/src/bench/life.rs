@@ -13,7 +13,7 @@ use super::results::{Bound, Results};
 
 const GROUP: &str = "start to first answer";
 const SHIPPED: &str = "shipped tools";
-const MANY: &str = "10,000 manifests besides";
+const MANY: &str = "with 10,000 more manifests";
 /// Number of starts of each kind.
 const STARTS: usize = 20;
 /// Time for which the idle daemon is observed.
@@ -29,7 +29,7 @@ pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mu
     let shipped = Home::make(binary, &folder.join("shipped"))?;
     starts(&shipped, SHIPPED, length.of(STARTS), results)?;
     idle(&shipped, length, results)?;
-    for (count, name) in [(1_000, "1,000 manifests besides"), (10_000, MANY)] {
+    for (count, name) in [(1_000, "with 1,000 more manifests"), (10_000, MANY)] {
         if count == 10_000 && length == Length::Quick {
             continue;
         }
@@ -63,7 +63,7 @@ fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Resul
     let first = first_answer(home)?.1;
     let times: Result<Vec<f64>> = (0..count).map(|_| Ok(first_answer(home)?.1)).collect();
     results.add(GROUP, name, times?);
-    results.add(GROUP, &format!("{name}, the first start of a home"), vec![first]);
+    results.add(GROUP, &format!("{name}, first start of a home"), vec![first]);
     Ok(())
 }
 

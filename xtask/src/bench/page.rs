@@ -9,7 +9,7 @@ use super::results::Results;
 use super::{chart, table};
 
 const FROM: &str = "<!-- measured: written by `cargo xtask bench --save` -->";
-const TO: &str = "<!-- end of what was measured -->";
+const TO: &str = "<!-- end of the measured part -->";
 
 /// Writes the tables into the page, and the chart beside it.
 pub(crate) fn write(
@@ -24,7 +24,7 @@ pub(crate) fn write(
         table::markdown(results)
     );
     let text = between(&text, &measured)
-        .with_context(|| format!("`{}` has not both of its marks", page.display()))?;
+        .with_context(|| format!("`{}` lacks one of its two marks", page.display()))?;
     std::fs::write(page, text)?;
     Ok(std::fs::write(picture, chart::svg(results, groups))?)
 }

@@ -33,10 +33,10 @@ pub(crate) const ALONE: &str = "read_file of 1 KiB, one at a time";
 const DEEP: &str = "read_file of 1 KiB, 64 at once";
 const SINEW: &str = "Sinew, sinew/execute, governed";
 const MCP: &str = "Sinew, MCP tools/call, governed";
-const BRIDGE: &str = "Sinew, the same through the bridge, `sinew mcp`";
+const BRIDGE: &str = "Sinew, MCP tools/call through the bridge, `sinew mcp`";
 #[cfg(target_os = "linux")]
-const KERNEL: &str = "the system calls of a governed read, and nothing else";
-const FLOOR: &str = "echo of as many bytes over a socket pair: the floor";
+const KERNEL: &str = "system calls of a governed read alone";
+const FLOOR: &str = "echo of the same bytes over a socket pair: lower bound";
 const RMCP: &str = "bare rmcp on a Unix socket, no checks";
 const REFERENCE: &str = "reference filesystem server, stdio";
 
@@ -203,8 +203,8 @@ fn state(results: &mut Results) {
     let middle = |name: &str| Some(results.find(ALONE, name)?.p50);
     let bridge = middle(BRIDGE).zip(middle(MCP)).map(|(with, without)| with - without);
     results.claim("governed read to bare rmcp, p50", bare, RATIO, Bound::AtMost(1.0));
-    results.claim("governed read to the echo floor, p50", lower_bound, RATIO, Bound::AtMost(4.0));
+    results.claim("governed read to echo, p50", lower_bound, RATIO, Bound::AtMost(4.0));
     results.claim("faster than the reference filesystem server", faster, RATIO, Bound::AtLeast(8.0));
-    results.claim("calls a second to bare rmcp, 64 at once", throughput, RATIO, Bound::AtLeast(1.5));
-    results.claim("what the bridge adds, p50", bridge, "µs", Bound::AtMost(50.0));
+    results.claim("calls per second to bare rmcp, 64 at once", throughput, RATIO, Bound::AtLeast(1.5));
+    results.claim("bridge overhead, p50", bridge, "µs", Bound::AtMost(50.0));
 }

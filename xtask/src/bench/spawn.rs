@@ -12,7 +12,7 @@ use crate::process;
 use crate::project;
 use crate::tree::Root;
 
-pub(crate) const GROUP: &str = "a program that does nothing, confined";
+pub(crate) const GROUP: &str = "sandboxed start of a program that does nothing";
 const ROUNDS: usize = 200;
 const CODEX: &str = "codex sandbox";
 const SRT: &str = "srt";
@@ -23,7 +23,7 @@ const NAMES: [(&str, &str); 4] = [
     ("confined, reduced", REDUCED),
     ("bwrap --ro-bind / / --unshare-all", BUBBLEWRAP),
 ];
-const PLAIN: &str = "plain spawn, no sandbox";
+const PLAIN: &str = "plain start, no sandbox";
 const FULL: &str = "Sinew, full sandbox";
 const REDUCED: &str = "Sinew, reduced sandbox";
 const BUBBLEWRAP: &str = "bubblewrap, --ro-bind / / --unshare-all";
@@ -95,11 +95,11 @@ fn state(results: &mut Results) {
     let (plain, wrapped) = (to(results, PLAIN), to(results, BUBBLEWRAP));
     let reduced = results.ratio(GROUP, REDUCED, PLAIN);
     let (codex, srt) = (faster(results, CODEX), faster(results, SRT));
-    results.claim("confined to plain spawn, p50", plain, RATIO, Bound::AtMost(3.0));
-    results.claim("confined to bubblewrap, p50", wrapped, RATIO, Bound::AtMost(0.5));
-    results.claim("confined, reduced, to plain spawn, p50", reduced, RATIO, Bound::AtMost(2.0));
-    results.claim("confined: faster than codex sandbox", codex, RATIO, Bound::AtLeast(20.0));
-    results.claim("confined: faster than srt", srt, RATIO, Bound::AtLeast(20.0));
+    results.claim("sandboxed to plain start, p50", plain, RATIO, Bound::AtMost(3.0));
+    results.claim("sandboxed to bubblewrap, p50", wrapped, RATIO, Bound::AtMost(0.5));
+    results.claim("sandboxed, reduced tier, to plain start, p50", reduced, RATIO, Bound::AtMost(2.0));
+    results.claim("sandboxed: faster than codex sandbox", codex, RATIO, Bound::AtLeast(20.0));
+    results.claim("sandboxed: faster than srt", srt, RATIO, Bound::AtLeast(20.0));
 }
 
 #[cfg(test)]

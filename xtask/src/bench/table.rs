@@ -26,10 +26,10 @@ pub(crate) fn plain(results: &Results) -> String {
         }
     }
     if !results.claims.is_empty() {
-        let _ = write!(text, "\n{:<NAME$} {:>10} {:>12}\n", "what must hold", "measured", "bound");
+        let _ = write!(text, "\n{:<NAME$} {:>10} {:>12}\n", "bounds", "measured", "bound");
         for claim in &results.claims {
-            let [name, measured, bound, held] = verdict(claim);
-            let _ = writeln!(text, "  {name:<w$} {measured:>10} {bound:>12}  {held}", w = NAME - 2);
+            let [name, measured, bound, result] = verdict(claim);
+            let _ = writeln!(text, "  {name:<w$} {measured:>10} {bound:>12}  {result}", w = NAME - 2);
         }
     }
     for absent in &results.absent {
@@ -40,7 +40,7 @@ pub(crate) fn plain(results: &Results) -> String {
 
 /// Formats all results as Markdown.
 pub(crate) fn markdown(results: &Results) -> String {
-    let mut text = "## What must hold\n\n| | measured | bound | |\n|---|---:|---:|---|\n".to_owned();
+    let mut text = "## Bounds\n\n| | measured | bound | |\n|---|---:|---:|---|\n".to_owned();
     for claim in &results.claims {
         let _ = writeln!(text, "| {} |", verdict(claim).join(" | "));
     }

@@ -17,8 +17,8 @@ use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
 
 const GROUP: &str = "a validator in a fresh context, worker round trip included";
-const SINEW: &str = "Sinew: what it adds to a judgement";
-const NODE: &str = "node vm in a process of its own, not confined";
+const SINEW: &str = "Sinew: added to a judgement";
+const NODE: &str = "node vm in its own process, not sandboxed";
 const ISOLATED: &str = "isolated-vm in a process of its own";
 const ROUNDS: usize = 20;
 const CALLS: usize = 100;
@@ -92,8 +92,8 @@ pub(crate) fn measure(
         results.add(GROUP, name, times);
     }
     let faster = results.ratio(GROUP, NODE, SINEW);
-    results.claim("a validator, p50", Some(median), "µs", Bound::AtMost(100.0));
-    results.claim("a validator: node vm to Sinew, p50", faster, RATIO, Bound::AtLeast(1.0));
+    results.claim("validator overhead, p50", Some(median), "µs", Bound::AtMost(100.0));
+    results.claim("validator: node vm to Sinew, p50", faster, RATIO, Bound::AtLeast(1.0));
     Ok(())
 }
 

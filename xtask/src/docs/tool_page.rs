@@ -20,7 +20,7 @@ pub(crate) fn page(tool: &Value) -> String {
 
 /// Generates the index of all tools.
 pub(crate) fn index(tools: &[Value]) -> String {
-    let mut page = format!("{HEAD}# Tools\n\n| tool | what it does | category | risk |\n|---|---|---|---|\n");
+    let mut page = format!("{HEAD}# Tools\n\n| tool | purpose | category | risk |\n|---|---|---|---|\n");
     for tool in tools {
         let name = text(&tool["name"]);
         let sentence = cell(first_sentence(&text(&tool["description"])));
@@ -59,12 +59,12 @@ fn parameters(tool: &Value) -> String {
         return "## Arguments\n\nNone.\n\n".to_owned();
     }
     let mut table =
-        "## Arguments\n\n| name | type | needed | default | what to put there |\n|---|---|---|---|---|\n"
+        "## Arguments\n\n| name | type | required | default | description |\n|---|---|---|---|---|\n"
             .to_owned();
     for parameter in list {
         // A schema marks an optional parameter with a default of null.
         let default = parameter.get("default").filter(|value| !value.is_null());
-        let needed = parameter["required"] == true && parameter.get("default").is_none();
+        let required = parameter["required"] == true && parameter.get("default").is_none();
         let kind = match parameter["format"].as_str() {
             Some(format) => format!("{} ({format})", text(&parameter["type"])),
             None => text(&parameter["type"]),
@@ -72,7 +72,7 @@ fn parameters(tool: &Value) -> String {
         table.push_str(&format!(
             "| `{}` | {kind} | {} | {} | {} |\n",
             text(&parameter["name"]),
-            if needed { "yes" } else { "no" },
+            if required { "yes" } else { "no" },
             default.map(|value| format!("`{}`", cell(&value.to_string()))).unwrap_or_default(),
             cell(&text(&parameter["description"])),
         ));
@@ -82,7 +82,7 @@ fn parameters(tool: &Value) -> String {
 
 fn example(tool: &Value) -> String {
     let Some(example) = tool.get("example") else { return String::new() };
-    format!("## A call that works\n\n```sh\nsinew call {} --json '{example}'\n```\n\n", text(&tool["name"]))
+    format!("## Example\n\n```sh\nsinew call {} --json '{example}'\n```\n\n", text(&tool["name"]))
 }
 
 fn text(value: &Value) -> String {
