@@ -23,7 +23,7 @@ use crate::look_up::look_up;
 use crate::offload::offload_if_large;
 use crate::recorder;
 use crate::repair;
-use crate::response_padding::{self, OpenMethod};
+use crate::response_padding::{self, Opening};
 use crate::run;
 use crate::secret_screening;
 use crate::sessions;
@@ -86,11 +86,11 @@ pub(crate) async fn execute(
     let valid = check(layer, call, tool, arguments).await?;
     let situation = call.situation(layer.limits.counts(valid.definition().name()));
     let prechecked = precheck(call, &situation, valid).map_err(|denial| call.refusal_for(denial))?;
-    let opened = open(&layer.opening_slots, call, prechecked).await?;
-    let verdict = judge(call, &situation, opened).await;
-    let approved = approve(layer, call, tool, verdict).await?;
-    let reservation = reserve(layer, call, &approved.permit).await?;
-    let recorded_permit = record_decision(layer, call, tool, approved, &reservation).await?;
+    let (opened, opening) = open(&layer.opening_slots, call, prechecked).await?;
+    let verdict = judge(call, &situation, opened, opening).await;
+    let (permit, approval) = approve(layer, call, tool, verdict).await?;
+    let reservation = reserve(layer, call, &permit).await?;
+    let recorded_permit = record_decision(layer, call, tool, (permit, approval), &reservation).await?;
     let end = run::run(layer, call, tool, &recorded_permit, reservation).await?;
     Ok(recorder::record_outcome(layer, call, &recorded_permit, end))
 }
@@ -116,8 +116,8 @@ pub(crate) async fn judge_only(
     let situation = call.situation(limits.counts(valid.definition().name()));
     match precheck(call, &situation, valid) {
         Ok(prechecked) => {
-            let opened = open(opening_slots, call, prechecked).await?;
-            Ok(judge(call, &situation, opened).await)
+            let (opened, opening) = open(opening_slots, call, prechecked).await?;
+            Ok(judge(call, &situation, opened, opening).await)
         }
         Err(denial) => Ok(Verdict::Denial(denial)),
     }
@@ -198,29 +198,22 @@ fn precheck(call: &PipelineCall, situation: &Situation<'_>, valid: ValidCall) ->
     call.time_stage(Stage::Precheck, || governance::precheck(&call.snapshot.policy, situation, valid))
 }
 
-/// Call whose paths are open, with the time and the method of opening, by which a denial is padded.
-struct OpenedPaths {
-    opened: OpenedCall<Prechecked>,
-    began: Instant,
-    method: OpenMethod,
-}
-
 /// Opens the paths that a call names. Opening can block forever on a dead mount or a permission dialog, so it
 /// runs on the blocking pool, where a stuck thread can be abandoned. The number of these threads is limited:
 /// when all of them are stuck, further calls are refused. Paths that are cached in memory are opened
-/// directly.
+/// directly. The time and the method of opening pad the response time of a denial.
 async fn open(
     opening_slots: &FairSlots,
     call: &PipelineCall,
     prechecked: Prechecked,
-) -> Result<OpenedPaths, Box<Refusal>> {
+) -> Result<(OpenedCall<Prechecked>, Opening), Box<Refusal>> {
     let _timing = call.span.stage(Stage::Open);
     let began = Instant::now();
     match file_access::try_open_cached(prechecked) {
-        Ok(opened) => Ok(OpenedPaths { opened, began, method: OpenMethod::Prefetched }),
+        Ok(opened) => Ok((opened, Opening::Cached { began })),
         Err(prechecked) => {
             let opened = call.within_deadline(open_on_pool(opening_slots, call, prechecked)).await??;
-            Ok(OpenedPaths { opened, began, method: OpenMethod::BlockingPool })
+            Ok((opened, Opening::BlockingPool { began }))
         }
     }
 }
@@ -265,36 +258,35 @@ async fn open_on_pool(
 }
 
 /// Judges the opened call by canonical names, sizes and links. The response time of a denial is padded.
-async fn judge(call: &PipelineCall, situation: &Situation<'_>, paths: OpenedPaths) -> Verdict {
-    let OpenedPaths { opened, began, method } = paths;
+async fn judge(
+    call: &PipelineCall,
+    situation: &Situation<'_>,
+    opened: OpenedCall<Prechecked>,
+    opening: Opening,
+) -> Verdict {
     let verdict =
         call.time_stage(Stage::Judge, || governance::judge(&call.snapshot.policy, situation, opened));
     if matches!(verdict, Verdict::Denial(_)) {
-        response_padding::pad_response(began, method).await;
+        response_padding::pad_response(opening).await;
     }
     verdict
 }
 
-/// Permitted call, with the approval that it was permitted by, if it needed one.
-struct ApprovedCall {
-    permit: Permit,
-    basis: Option<ApprovalBasis>,
-}
-
-/// Asks the operator if the verdict requires it. A denied call is refused.
+/// Asks the operator if the verdict requires it, and returns the permit with the approval it is based on. A
+/// denied call is refused.
 async fn approve(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
     verdict: Verdict,
-) -> Result<ApprovedCall, PipelineHalt> {
+) -> Result<(Permit, Option<ApprovalBasis>), PipelineHalt> {
     match verdict {
-        Verdict::Permit(permit) => Ok(ApprovedCall { permit, basis: None }),
+        Verdict::Permit(permit) => Ok((permit, None)),
         Verdict::Denial(denial) => Err(call.refusal_for(denial).into()),
         Verdict::ApprovalRequired(question) => {
             // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
             let (permit, basis) = Box::pin(approval_stage::approve(layer, call, tool, question)).await?;
-            Ok(ApprovedCall { permit, basis: Some(basis) })
+            Ok((permit, Some(basis)))
         }
     }
 }
@@ -345,10 +337,9 @@ async fn record_decision(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     tool: &Arc<Tool>,
-    approved: ApprovedCall,
+    (permit, basis): (Permit, Option<ApprovalBasis>),
     reservation: &RunReservation,
 ) -> Result<Arc<RecordedPermit>, PipelineHalt> {
-    let ApprovedCall { permit, basis } = approved;
     let uncount = || layer.limits.uncount(&reservation.counted_call);
     let (permit, approval_id) = match &basis {
         None => (permit, None),

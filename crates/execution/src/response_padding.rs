@@ -16,22 +16,26 @@ const REFUSAL_INTERVAL: Duration = Duration::from_millis(50);
 /// Granularity of the response time of a denial that follows the open stage.
 const PADDING_STEP: Duration = Duration::from_millis(2);
 
-/// Method by which a path was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenMethod {
-    /// Opened directly, because the kernel had it in memory.
-    Prefetched,
+/// Method by which the paths of a call were opened, and the time at which opening began.
+#[derive(Clone, Copy)]
+pub(crate) enum Opening {
+    /// Opened directly, because the kernel had the paths in memory.
+    Cached { began: Instant },
     /// Opened on the blocking pool.
-    BlockingPool,
+    BlockingPool { began: Instant },
 }
 
 /// Pads the response time of a denial. Both the open method and the time depend on what exists at the path,
 /// which a caller without access could otherwise measure. Every denial takes a round trip through the
 /// blocking pool and a whole multiple of `PADDING_STEP` since opening began.
-pub(crate) async fn pad_response(began: Instant, way: OpenMethod) {
-    if way == OpenMethod::Prefetched {
-        let _ = tokio::task::spawn_blocking(|| {}).await;
-    }
+pub(crate) async fn pad_response(opening: Opening) {
+    let began = match opening {
+        Opening::Cached { began } => {
+            let _ = tokio::task::spawn_blocking(|| {}).await;
+            began
+        }
+        Opening::BlockingPool { began } => began,
+    };
     tokio::time::sleep_until((began + round_up_to_step(began.elapsed())).into()).await;
 }
 
@@ -40,10 +44,10 @@ fn round_up_to_step(took: Duration) -> Duration {
     PADDING_STEP.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX))
 }
 
-/// Throttle for refusals, shared by all callers: a caller gains nothing by reconnecting.
+/// Throttle for refusals. All callers share it, so that a reconnect does not reset it.
 #[derive(Default)]
 pub(crate) struct RefusalThrottle {
-    /// Time at which all granted refusals are used up.
+    /// Theoretical arrival time of the next refusal (GCRA). `None` before the first refusal.
     granted_until: Mutex<Option<Instant>>,
 }
 
