@@ -75,17 +75,30 @@ impl VerifyReport {
 /// Number of attempts before a problem is reported while a writer is active: a rotation, a retention pass or
 /// an unfinished line can look like a problem for a moment.
 const MAX_ATTEMPTS: u32 = 3;
+/// Number of attempts during which old segments were removed. They do not count as attempts: the writer
+/// removed segments that the attempt had listed, or recorded the removal in a segment that it had not.
+const MAX_INTERRUPTED_ATTEMPTS: u32 = 100;
 
 /// Verifies every byte. `options` locates the key and the second anchor.
 pub fn verify(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
-    let mut report = verify_once(folder, options)?;
-    for _ in 1..MAX_ATTEMPTS {
-        if report.is_intact() || !has_writer(folder) {
-            break;
+    let (mut attempts, mut interrupted) = (0, 0);
+    loop {
+        let first = first_segment(folder)?;
+        let report = verify_once(folder, options)?;
+        match first_segment(folder)? == first {
+            true => attempts += 1,
+            false => interrupted += 1,
         }
-        report = verify_once(folder, options)?;
+        let is_final = attempts == MAX_ATTEMPTS || interrupted == MAX_INTERRUPTED_ATTEMPTS;
+        if report.is_intact() || is_final || !has_writer(folder) {
+            return Ok(report);
+        }
     }
-    Ok(report)
+}
+
+/// Returns the number of the first record of the oldest segment.
+fn first_segment(folder: &Path) -> Result<Option<u64>, LedgerError> {
+    Ok(segment::list_all(folder)?.segments.first().map(|segment| segment.first))
 }
 
 fn verify_once(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
