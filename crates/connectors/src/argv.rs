@@ -81,7 +81,9 @@ fn fill_template(
             // Checked again, because a processor may have changed the value since the validators ran.
             let mut added = words.iter().skip(before);
             if !has_ended && added.any(|word| word.as_encoded_bytes().starts_with(b"-")) {
-                let message = format!("nothing was run: the argument `{name}` would be taken for an option");
+                let message = format!(
+                    "the program was not started: the value of `{name}` would be parsed as an option"
+                );
                 return Err(Failure::new(FailureKind::WrongKind, message)
                     .with_hint("the value must not begin with `-` after the manifest's processor has run"));
             }

@@ -23,7 +23,7 @@ use crate::input_processor::{InputProcessor, with_opened_paths};
 use crate::output_processor::OutputProcessor;
 use crate::sandboxed_program::ToolProgram;
 
-/// Below the kernel limit of 128 KiB for one argument.
+/// Maximum size of a script. It is below the kernel limit of 128 KiB for one argument (`MAX_ARG_STRLEN`).
 const MAX_SCRIPT_BYTES: usize = 120 * 1024;
 
 /// Interpreter and the arguments that carry the script.

@@ -1,8 +1,9 @@
-//! Limits on records without an effect: refusals, sessions, repeats, explanations. They share a budget of bytes, per
-//! caller and machine-wide, so that they cannot displace the records of what was done. Repetitive ones, and those over
-//! the budget, are grouped: counted, and written as one record at the end of a window. Decision 73 has the arithmetic.
+//! Limits on ledger records of requests that changed nothing: refusals, sessions, repeated calls,
+//! explanations. They share a budget of bytes, per caller and machine-wide, so that they cannot displace the
+//! records of effects. Repetitive records and records over the budget are grouped: counted, and written as one
+//! record at the end of a window. Decision 73 has the arithmetic.
 //!
-//! Decisions and outcomes of calls never come here.
+//! Records of decisions and outcomes are never limited or grouped.
 
 mod groups;
 
@@ -24,7 +25,7 @@ use crate::layer::ToolExecutionLayer;
 use crate::throttle::{CallerKey, RequestCost, TokenBucket};
 use groups::{Group, Groups};
 
-/// Size limit that the budget is a share of, where the ledger has none.
+/// Default ledger size limit, used to compute the budget if none is configured.
 const USUAL_MAX_BYTES: u64 = 8 << 30;
 /// Burst of all callers together, as a share of the ledger's size limit.
 const BURST_SHARE: f64 = 1.0 / 32.0;
@@ -33,12 +34,12 @@ const REFILL_SHARE: f64 = 0.35;
 const THIRTY_DAYS: f64 = 30.0 * 24.0 * 60.0 * 60.0;
 /// Share of one caller in the machine-wide budget.
 const CALLER_SHARE: f64 = 0.5;
-/// Callers with a budget of their own. Further ones share the machine-wide budget only.
+/// Maximum number of callers with their own budget. Further callers use only the machine-wide budget.
 const MOST_CALLERS: usize = 1024;
 /// Sealing and framing of a line, which the size of its entry does not include.
 const LINE_OVERHEAD: usize = 256;
 
-/// Time after which a caller may try again while the budget is closed: the ledger looks for old segments once an hour.
+/// Retry delay while the budget is closed. The ledger prunes old segments once per hour.
 const CLOSED_RETRY: Duration = Duration::from_secs(60 * 60);
 
 /// Kind of a record that can be grouped.
@@ -63,8 +64,9 @@ impl Kind {
         }
     }
 
-    /// Records of one window that are written in full, where records of this kind repeat each other. Further ones are
-    /// counted, whatever the budget. A call has an id that its caller may look up, so more of those are written.
+    /// Returns the maximum number of records of this kind that are written in full per window, or `None` if
+    /// only the budget limits them. Further records are counted. The limit is higher for calls, because a
+    /// caller can look up a call id.
     fn most_in_full(self) -> Option<u32> {
         match self {
             Kind::Refusal(RefusalCode::RateLimited | RefusalCode::LedgerUnavailable) | Kind::Repeat(_) => {
@@ -76,11 +78,11 @@ impl Kind {
     }
 }
 
-/// Form in which a record is kept.
+/// Level of detail with which a record is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Full,
-    /// As one of a count, which is written at the end of the window.
+    /// Counted only. The count is written at the end of the window.
     Counted,
 }
 
@@ -117,7 +119,8 @@ impl Bookkeeping {
     /// Budget for a ledger with this size limit.
     pub(crate) fn new(max_bytes: Option<u64>) -> Self {
         let now = Instant::now();
-        #[allow(clippy::cast_precision_loss)] // a share of it is not exact either
+        #[allow(clippy::cast_precision_loss)]
+        // The shares are approximate, so the loss of precision does not matter.
         let max = max_bytes.unwrap_or(USUAL_MAX_BYTES) as f64;
         let bucket = |share: f64| {
             TokenBucket::new(max * BURST_SHARE * share, max * REFILL_SHARE * share / THIRTY_DAYS, now)
@@ -171,7 +174,7 @@ impl Bookkeeping {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The maps are whole after every statement, so a panic elsewhere cannot have broken them.
+        // Every statement leaves the maps consistent, so a poisoned lock is safe to use.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +220,7 @@ impl State {
         Form::Full
     }
 
-    /// Groups to be written. Over the budget they are merged into machine-wide ones, of which there are few.
+    /// Removes and returns the groups whose window has ended. Groups over the budget are merged into machine-wide groups instead.
     fn take_ended(&mut self, now: Instant) -> Vec<Group> {
         let mut ended = self.groups.take_machine_wide(now);
         for group in self.groups.take_of_callers(now).into_iter().filter(|group| group.count > 0) {
@@ -233,7 +236,7 @@ impl State {
     }
 }
 
-/// Size of an entry in the ledger, about.
+/// Returns the approximate size of an entry in the ledger, in bytes.
 pub(crate) fn size_of(entry: &impl Serialize) -> usize {
     serde_json::to_vec(entry).map_or(0, |bytes| bytes.len())
 }
@@ -296,7 +299,7 @@ fn report_unwritten<T>(written: Result<T, LedgerError>) {
     }
 }
 
-/// Now, for the time span of a group.
+/// Returns the current wall-clock time, for the first and last timestamp of a group.
 fn wall_clock() -> Timestamp {
     Timestamp::now()
 }

@@ -262,10 +262,9 @@ fn enforce_bounds(
     let canonical = canonical::bytes(&output.value);
     let bytes = canonical.len() as u64;
     if bytes > most {
-        let message = format!("the answer has {bytes} bytes; policy allows {most}");
-        return Err(
-            Failure::new(FailureKind::TooLarge, message).with_hint("ask for less, or raise max_output_bytes")
-        );
+        let message = format!("the result has {bytes} bytes; the limit is {most}");
+        return Err(Failure::new(FailureKind::TooLarge, message)
+            .with_hint("narrow the request, or raise max_output_bytes in tools.yaml"));
     }
     Ok(BoundedOutput { output, canonical })
 }

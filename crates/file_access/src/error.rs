@@ -181,7 +181,7 @@ pub enum AccessError {
         reason: &'static str,
     },
     /// The change belongs to a git directory, or would make one.
-    #[error("`{}` stays as it is: {}", display_path(.path), git_reason(*.entry))]
+    #[error("`{}` was not changed: {}", display_path(.path), git_reason(*.entry))]
     GitDirectory {
         /// The canonical name.
         path: PathBuf,
@@ -233,7 +233,7 @@ impl From<AccessError> for Failure {
         match error {
             AccessError::Unresolved { reason: obstacle, .. } => match obstacle {
                 UnresolvedReason::Absent => Failure::new(FailureKind::NotFound, message)
-                    .with_hint("list_directory shows what is there, search_files finds a file by its name"),
+                    .with_hint("use list_directory to see existing names, or search_files to find a file by name"),
                 UnresolvedReason::ParentMissing => Failure::new(FailureKind::NotFound, message).with_hint(
                     "list_directory shows what is there; to write there, set create_dirs of write_file or call create_directory, which make up to 32 folders at once",
                 ),
@@ -252,7 +252,7 @@ impl From<AccessError> for Failure {
             AccessError::WrongKind { found, expected: wanted, .. } => {
                 let failure = Failure::new(FailureKind::WrongKind, message);
                 match (found, wanted) {
-                    ("directory", "file") => failure.with_hint("list_directory lists a directory"),
+                    ("directory", "file") => failure.with_hint("use list_directory to list a directory"),
                     ("file", "directory") => failure.with_hint("read_file reads a file"),
                     ("file" | "directory", _) => failure,
                     _ => failure.with_hint("name a regular file or a directory"),
@@ -270,7 +270,7 @@ impl From<AccessError> for Failure {
             AccessError::Blocked { .. } => Failure::new(FailureKind::Conflict, message)
                 .with_hint("nothing was removed; remove the other entries one by one"),
             AccessError::GitDirectory { .. } => Failure::new(FailureKind::Conflict, message)
-                .with_hint("git runs programs that a repository names; make it with git, outside Sinew"),
+                .with_hint("git runs programs that a repository configures; create or change the repository with git, outside of Sinew"),
             AccessError::TooLargeForUndo { .. } => Failure::new(FailureKind::TooLarge, message)
                 .with_hint("nothing was changed; the operator can raise undo.keep_bytes in sinew.yaml, or set it to 0 to disable undo"),
             AccessError::NoSavedChanges { .. } => Failure::new(FailureKind::NotFound, message)
@@ -285,7 +285,7 @@ impl From<AccessError> for Failure {
 fn git_reason(entry: GitEntry) -> &'static str {
     match entry {
         GitEntry::Existing => "it is part of a git repository",
-        GitEntry::Completing => "with it the directory would be a git repository",
+        GitEntry::Completing => "this entry would turn its directory into a git repository",
     }
 }
 

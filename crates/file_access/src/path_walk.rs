@@ -1,7 +1,7 @@
-//! Component-wise walk along a path that could not be opened, to find the name it aims at.
+//! Component-wise resolution of a path that could not be opened, to find the path it refers to.
 //!
-//! The kernel takes each step from the handle of the previous one. A link that cannot be followed is replaced
-//! by its text, so that the result names the target and not the link. Otherwise a link to a forbidden name
+//! The kernel takes each step from the handle of the previous one. A symbolic link that cannot be
+//! followed is replaced by its target, so that the result names the target and not the link. Otherwise a link to a forbidden name
 //! would give another result once the target exists.
 
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ pub(crate) struct PathWalk {
     pub(crate) current: OwnedFd,
     /// Path of that object, as walked.
     walked_path: PathBuf,
-    /// Components not taken. The first one is the one that failed.
+    /// Components that were not opened, starting with the one that failed.
     remaining: VecDeque<OsString>,
     links: usize,
     /// Reason for the end of the walk.

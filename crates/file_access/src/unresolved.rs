@@ -48,11 +48,11 @@ impl std::fmt::Display for UnresolvedReason {
             UnresolvedReason::ParentMissing => "its folder does not exist",
             UnresolvedReason::NotADirectory => "a part of it is used as a directory and is not one",
             UnresolvedReason::NotPermitted => "the operating system denies access",
-            UnresolvedReason::DanglingLink => "it is, or goes through, a symbolic link to nothing",
+            UnresolvedReason::DanglingLink => "the path is or contains a dangling symbolic link",
             UnresolvedReason::LinkLoop => "it goes through too many symbolic links",
             UnresolvedReason::MagicLink => "it goes through a link into a process, which is never followed",
             UnresolvedReason::Changed => "it changed while it was being opened",
-            UnresolvedReason::NameTooLong => "a link on the way leads to a name that is too long",
+            UnresolvedReason::NameTooLong => "a symbolic link in the path has a target that is too long",
             UnresolvedReason::System(number) => {
                 return write!(f, "{}", std::io::Error::from_raw_os_error(*number));
             }

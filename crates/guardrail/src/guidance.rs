@@ -55,7 +55,7 @@ pub struct ToolGuidance {
 }
 
 impl ToolGuidance {
-    /// Appends to a refusal the mistakes and quirks of the arguments it blames.
+    /// Appends the known mistakes and quirks of the rejected arguments to a refusal.
     pub(crate) fn add_to(&self, refusal: &mut Refusal, definition: &ToolDefinition) {
         let blamed = blamed_arguments(refusal, definition);
         let about = |text: &str| blamed.iter().any(|field| mentions(text, field));

@@ -38,7 +38,7 @@ impl Segment {
     }
 }
 
-/// The number is zero-padded, so that `ls`, `cat segment-*` and `grep` list the segments in order.
+/// Returns the file name of a segment. The number is zero-padded, so that `ls` and `cat segment-*` list segments in order.
 fn file_name(first: u64) -> String {
     format!("{PREFIX}{first:012}{SUFFIX}")
 }

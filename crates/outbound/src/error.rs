@@ -103,10 +103,10 @@ pub enum OutboundError {
     #[error("the header `{0}` cannot be sent")]
     InvalidHeader(&'static str),
     /// The header must not carry a key.
-    #[error("a header of that name cannot carry a key")]
+    #[error("this header is reserved and cannot be used for a key")]
     ReservedKeyHeader,
     /// The key belongs to another origin.
-    #[error("nothing was sent to `{host}`: the key belongs to another address")]
+    #[error("the request to `{host}` was not sent: the key is configured for another origin")]
     KeyOriginMismatch {
         /// The host.
         host: String,

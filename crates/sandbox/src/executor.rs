@@ -114,7 +114,7 @@ impl RunEnd {
             RunEnd::Denied => (
                 FailureKind::Unreadable,
                 "was stopped by the sandbox",
-                "it made a system call that no program may make",
+                "the program made a system call that the sandbox denies",
             ),
             RunEnd::Killed => (
                 FailureKind::Crashed,

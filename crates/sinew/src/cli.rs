@@ -28,7 +28,7 @@ pub(crate) use policy::{AllowArgs, PolicyCommand};
 pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 the tool failed, 2 wrong usage, 3 refused, 4 approval pending or timed out,
+Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out,
 5 timed out, 6 daemon unreachable, 7 bad configuration.
 
 Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter;
@@ -69,7 +69,7 @@ pub(crate) enum CliCommand {
     /// List or close the open worker sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
-    /// Show pending approvals and standing grants.
+    /// Show pending approvals and grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
     /// Approve pending calls.
@@ -109,7 +109,7 @@ pub(crate) enum CliCommand {
     /// Query, verify and export the ledger of all calls.
     #[command(subcommand)]
     Ledger(LedgerCommand),
-    /// Show the calls of a trace with the time of each stage.
+    /// Show the calls of a trace with the duration of each stage.
     Trace(TraceArgs),
     /// Show the daemon's log.
     Logs(LogsArgs),

@@ -44,8 +44,7 @@ fn parse_psi(text: &str) -> Option<Pressure> {
     })
 }
 
-/// Returns the memory pressure level: short of memory if some tasks lost a fifth of the last ten seconds,
-/// critical if all tasks did.
+/// Returns the memory pressure level: warning if some tasks were stalled for 20 % of the last ten seconds, critical if all tasks were.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
 pub(crate) fn level_from_psi(text: &str) -> Option<f64> {
     let lost = parse_psi(text)?;

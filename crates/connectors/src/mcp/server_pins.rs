@@ -136,7 +136,7 @@ impl ServerPins {
     }
 
     fn unstored_failure(&self, error: &io::Error) -> Failure {
-        let message = format!("the tools of the server of `{}` cannot be pinned: {error}", self.id);
+        let message = format!("the tools of MCP server `{}` cannot be pinned: {error}", self.id);
         Failure::new(FailureKind::Conflict, message)
             .with_hint("nothing was run: without stored definitions, later changes could not be detected")
     }

@@ -64,23 +64,17 @@ impl StopRequest {
 impl StoppedBy {
     fn describe(self, mode: Mode) -> String {
         match self {
-            StoppedBy::Mode => format!("{mode} was entered while it ran, and does not allow it"),
+            StoppedBy::Mode => format!("because the mode changed to {mode}, which does not allow it"),
             StoppedBy::Operator => "by the operator".to_owned(),
             StoppedBy::Caller => "by its caller".to_owned(),
-            StoppedBy::Session => "with its session".to_owned(),
+            StoppedBy::Session => "because its session was closed".to_owned(),
             StoppedBy::LostConnection => "because its client disconnected".to_owned(),
         }
     }
 
     /// Failure of a call whose tool was running.
     pub(crate) fn failure(self, tool: &str, mode: Mode) -> Failure {
-        let by = self.describe(mode);
-        let message = match self {
-            StoppedBy::Mode => format!("{tool} was cancelled: {by}"),
-            StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session | StoppedBy::LostConnection => {
-                format!("{tool} was cancelled {by}")
-            }
-        };
+        let message = format!("{tool} was cancelled {}", self.describe(mode));
         let kind = match self {
             StoppedBy::LostConnection => FailureKind::ClientGone,
             StoppedBy::Mode | StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => {
@@ -88,7 +82,7 @@ impl StoppedBy {
             }
         };
         Failure::new(kind, message)
-            .with_hint("all or part of its effect may have happened: check before trying again")
+            .with_hint("the call may have taken effect partly or completely; check before you retry it")
     }
 
     /// Failure of a call whose decision was recorded and whose tool was not started.

@@ -170,7 +170,9 @@ fn obstacle_below(permit: &Permit, folder: &OpenedPath, shows: &ListedNames) -> 
 fn refusal(tool: &JudgedTool, folder: &str, in_the_way: ListingObstacle) -> Box<Refusal> {
     let name = tool.definition().name().as_str();
     let narrower = match tool.listing.as_ref().and_then(|below| below.filter_argument.as_ref()) {
-        Some(key) => format!("name a folder without it, or narrow `{key}` to a suffix such as `*.rs`"),
+        Some(key) => format!(
+            "use a folder that contains no forbidden path, or narrow `{key}` to a suffix such as `*.rs`"
+        ),
         None => "name a folder without it".to_owned(),
     };
     let hint = format!("{narrower}; Sinew's own `search_files` and `list_directory` skip forbidden paths");

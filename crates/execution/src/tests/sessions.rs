@@ -155,7 +155,7 @@ async fn running_calls_end_with_their_session() {
     layer.close_session(&session, "test").unwrap();
     let ended = its.await.unwrap();
     assert_eq!(failure_kind(&ended), Some(tool::FailureKind::Cancelled), "{ended:?}");
-    assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"));
+    assert_eq!(ended.error.as_deref(), Some("slow was cancelled because its session was closed"));
     let late = layer.execute(worker_request("slow", json!({}), &session)).await;
     let refusal = late.metadata.refusal.unwrap();
     assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::Conflict, Some("session_closed")));
@@ -186,7 +186,11 @@ async fn unlisted_call_also_ends_with_its_session() {
     let (closer, id) = (Arc::clone(&layer), session.clone());
     *close.lock().unwrap() = Some(Box::new(move || closer.close_session(&id, "test").unwrap()));
     let ended = layer.execute(worker_request("slow", json!({}), &session)).await;
-    assert_eq!(ended.error.as_deref(), Some("slow was cancelled with its session"), "{ended:?}");
+    assert_eq!(
+        ended.error.as_deref(),
+        Some("slow was cancelled because its session was closed"),
+        "{ended:?}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Sandboxed worker: this program in its own sandbox, for as long as it is needed. It reads requests from one
+//! Sandboxed worker process. It runs this program in its own sandbox until the handle is dropped. It reads requests from one
 //! pipe and writes responses to another; this crate does not define their format. It has no grants, so a
 //! hostile document that takes it over gains nothing. Dropping the handle ends the worker and everything it
 //! started.
@@ -77,7 +77,7 @@ impl SandboxWorker {
         (self.requests, self.responses, self.launcher)
     }
 
-    /// Waits for its end: it exited, its lifetime passed, or it exceeded a limit.
+    /// Waits until the worker has exited, reached the end of its lifetime or exceeded a limit.
     pub async fn wait_until_ended(&mut self) -> Result<(RunEnd, ResourceUsage), SandboxError> {
         self.launcher.wait_until_ended().await
     }

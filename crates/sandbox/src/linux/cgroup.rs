@@ -76,7 +76,7 @@ pub(crate) struct RunCgroup {
 /// Final figures of a run's control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CgroupUsage {
-    /// True if the kernel killed the run for its memory.
+    /// True if the kernel killed the run because it exceeded its memory limit.
     pub(crate) is_out_of_memory: bool,
     /// Highest memory use, if the run was out of memory.
     pub(crate) peak_memory: u64,
@@ -87,7 +87,7 @@ pub(crate) struct CgroupUsage {
 impl RunCgroup {
     /// Creates a group for this launcher from its argument.
     pub(crate) fn create(reported: &OsStr) -> Result<RunCgroup, SetupFailure> {
-        let invalid = || cgroup_failure("word", &io::ErrorKind::InvalidInput.into());
+        let invalid = || cgroup_failure("launcher argument", &io::ErrorKind::InvalidInput.into());
         let (controllers, base) =
             reported.to_str().and_then(|word| word.split_once(':')).ok_or_else(invalid)?;
         let name = format!("{RUN_PREFIX}{}", std::process::id());

@@ -45,11 +45,11 @@ pub(crate) enum ApprovalsCommand {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Approval ids in full: a prefix could match another request.
+    /// Full approval ids. Prefixes are not accepted.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
-    /// Also permit similar calls without asking, for `session` (the caller's connection) or a time such as `10m`.
-    #[arg(long = "for", value_name = "TIME", value_parser = parse_grant_duration)]
+    /// Also grant similar calls, for a duration such as `10m` or for the `session` (the caller's connection).
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_grant_duration)]
     pub(crate) span: Option<GrantDuration>,
     /// Widen the grant beyond the call's path or command: `path=/home/me/project/**`, or `command=ls` for a
     /// read-only program.

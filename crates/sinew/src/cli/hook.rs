@@ -31,7 +31,7 @@ pub(crate) struct HookArgs {
     /// Give up after this many milliseconds, at most 8 seconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
-    /// Use this home instead of the one from the environment.
+    /// Sinew home to use instead of `SINEW_HOME` or the default.
     #[arg(long, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
 }

@@ -126,10 +126,10 @@ pub(crate) struct LogsArgs {
     /// Earliest time: 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z.
     #[arg(long, value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
-    /// Lowest severity: error, warn, info, debug or trace.
+    /// Minimum severity: error, warn, info, debug or trace.
     #[arg(long, default_value = "trace")]
     pub(crate) level: tracing::Level,
-    /// Print the lines as in the log file: one JSON object each.
+    /// Print raw log lines, one JSON object per line.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -32,9 +32,9 @@ pub(crate) fn run(args: &SchemaArgs) -> Result<ExitKind, CommandError> {
     let Some(schema) = schema_text(wanted) else {
         let problem = CommandError::usage(format!("there is no schema `{wanted}`"));
         let near = nearest_word(wanted, SCHEMAS.iter().map(|(name, _)| *name));
-        return Err(problem.with_hint(
-            near.map_or("list the schemas with `sinew schema`".to_owned(), |n| format!("sinew schema {n}")),
-        ));
+        return Err(problem.with_hint(near.map_or("list the schemas with `sinew schema`".to_owned(), |n| {
+            format!("did you mean `sinew schema {n}`?")
+        })));
     };
     print_result_line(schema)?;
     Ok(ExitKind::Done)

@@ -86,15 +86,15 @@ fn not_started(error: &SandboxError) -> Failure {
 
 fn read_failure(end: RunEnd, tier: SandboxTier) -> Failure {
     let (kind, how) = match end {
-        RunEnd::TimedOut => (FailureKind::TimedOut, "took too long"),
-        RunEnd::OutOfMemory => (FailureKind::TooLarge, "took too much memory"),
-        RunEnd::Cancelled => (FailureKind::Cancelled, "was cancelled"),
+        RunEnd::TimedOut => (FailureKind::TimedOut, "parsing took too long"),
+        RunEnd::OutOfMemory => (FailureKind::TooLarge, "parsing took too much memory"),
+        RunEnd::Cancelled => (FailureKind::Cancelled, "parsing was cancelled"),
         RunEnd::Exited(_)
         | RunEnd::Signalled(_)
         | RunEnd::Denied
         | RunEnd::TooManyProcesses
-        | RunEnd::Killed => (FailureKind::Unreadable, "made the parser fail"),
+        | RunEnd::Killed => (FailureKind::Unreadable, "the parser failed"),
     };
-    let failure = Failure::new(kind, format!("the page cannot be parsed: it {how}"));
+    let failure = Failure::new(kind, format!("the page cannot be parsed: {how}"));
     Failure { sandbox: tier, ..failure.with_hint("try view=source, or another page") }
 }

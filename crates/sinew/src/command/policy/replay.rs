@@ -159,7 +159,7 @@ impl ReplayTally {
             let tool = escape_invisible_line(tool);
             print_result_line(paint(
                 style,
-                format!("{count} calls of {tool} {before} and would now be: {verdict}"),
+                format!("{tool}: {count} recorded call(s) {before}; new decision: {verdict}"),
             ))?;
             for sample in samples.iter().take(SAMPLES) {
                 let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();

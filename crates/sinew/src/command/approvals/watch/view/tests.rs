@@ -315,7 +315,10 @@ fn check_selection_gone(mut view: WatchView, queues: &[&[&str]]) {
                 "{key} at {queue:?} of {queues:?}"
             );
         }
-        assert!(plain_lines(&mut view, 200, 60).iter().any(|line| line.contains("is gone")), "{queues:?}");
+        assert!(
+            plain_lines(&mut view, 200, 60).iter().any(|line| line.contains("is no longer pending")),
+            "{queues:?}"
+        );
     }
     assert_eq!(press_after_delay(&mut view, KeyCode::Enter), None, "enter acknowledges and sends nothing");
     let seen_at = view.selected_at.unwrap();
