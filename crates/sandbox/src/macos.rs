@@ -5,7 +5,9 @@
 //! may escape. Memory and processes are sampled periodically. The loopback interface is the machine's.
 
 mod processes;
-mod profile;
+pub(crate) mod profile;
+#[cfg(test)]
+pub(crate) mod profile_evaluator;
 
 #[cfg(target_os = "macos")]
 mod program_start;

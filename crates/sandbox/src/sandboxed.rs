@@ -34,6 +34,9 @@ use linux as backend;
 use macos as backend;
 
 #[cfg(target_os = "linux")]
+#[path = "../tests/sandboxed/access_table.rs"]
+mod access_table;
+#[cfg(target_os = "linux")]
 #[path = "../tests/sandboxed/controls.rs"]
 mod controls;
 #[cfg(target_os = "linux")]
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
     tests::drop_root_permanently();
     #[cfg(target_os = "linux")]
     let trials = [
+        access_table::trials(),
         controls::trials(),
         ends::trials(),
         delegated_cgroup::trials(),

@@ -193,6 +193,7 @@ mod tests {
 
     use super::*;
     use crate::launch::spec::RunLimits;
+    use crate::macos::profile_evaluator::{Operation, ProfileTerm, is_allowed, parse};
     use crate::scan::file_identity::ExpectedFile;
 
     const ODD: &str = "/Users/me/w\")) (allow default) ((\"";
@@ -228,60 +229,15 @@ mod tests {
         build(&spec(network), Path::new("/private/tmp/own"))
     }
 
-    /// Parsed element of the policy language.
-    #[derive(Debug, PartialEq)]
-    enum Form {
-        Word(String),
-        Text(String),
-        List(Vec<Form>),
-    }
-
-    /// Parses a text; returns `None` if it is not well-formed.
-    fn forms(text: &str) -> Option<Vec<Form>> {
-        let mut open: Vec<Vec<Form>> = vec![Vec::new()];
-        let mut rest = text.chars().peekable();
-        while let Some(c) = rest.next() {
-            match c {
-                ';' => while rest.next_if(|c| *c != '\n').is_some() {},
-                '(' => open.push(Vec::new()),
-                ')' => {
-                    let list = open.pop()?;
-                    open.last_mut()?.push(Form::List(list));
-                }
-                '"' => {
-                    let mut inner = String::new();
-                    loop {
-                        match rest.next()? {
-                            '"' => break,
-                            '\\' => inner.push(rest.next()?),
-                            c => inner.push(c),
-                        }
-                    }
-                    open.last_mut()?.push(Form::Text(inner));
-                }
-                c if c.is_whitespace() => {}
-                c => {
-                    let mut word = c.to_string();
-                    while let Some(c) = rest.next_if(|c| !c.is_whitespace() && !"()\";".contains(*c)) {
-                        word.push(c);
-                    }
-                    open.last_mut()?.push(Form::Word(word));
-                }
-            }
-        }
-        let forms = open.pop()?;
-        open.is_empty().then_some(forms)
-    }
-
-    /// Returns true if the form is a rule: `allow` or `deny`, operations, and filters.
-    fn is_rule(form: &Form) -> bool {
-        let Form::List(parts) = form else { return false };
+    /// Returns true if the term is a rule: `allow` or `deny`, operations, and filters.
+    fn is_rule(term: &ProfileTerm) -> bool {
+        let ProfileTerm::List(parts) = term else { return false };
         match parts.as_slice() {
-            [Form::Word(head), Form::Word(number)] if head == "version" => number == "1",
-            [Form::Word(head), operations @ ..] if head == "allow" || head == "deny" => {
-                let is_word = |part: &&Form| matches!(part, Form::Word(_));
+            [ProfileTerm::Word(head), ProfileTerm::Word(number)] if head == "version" => number == "1",
+            [ProfileTerm::Word(head), operations @ ..] if head == "allow" || head == "deny" => {
+                let is_word = |part: &&ProfileTerm| matches!(part, ProfileTerm::Word(_));
                 let words = operations.iter().take_while(is_word).count();
-                words > 0 && operations.iter().skip(words).all(|part| matches!(part, Form::List(_)))
+                words > 0 && operations.iter().skip(words).all(|part| matches!(part, ProfileTerm::List(_)))
             }
             _ => false,
         }
@@ -291,16 +247,16 @@ mod tests {
     fn profile_is_well_formed_and_denies_by_default() {
         for network in [NetworkAccess::Off, NetworkAccess::Loopback, NetworkAccess::Full] {
             let profile = made(network);
-            let forms = forms(&profile.text).unwrap_or_else(|| panic!("{}", profile.text));
-            let wrong: Vec<_> = forms.iter().filter(|form| !is_rule(form)).collect();
-            assert!(wrong.is_empty() && forms.len() > 20, "{wrong:?}");
+            let terms = parse(&profile.text).unwrap_or_else(|| panic!("{}", profile.text));
+            let wrong: Vec<_> = terms.iter().filter(|term| !is_rule(term)).collect();
+            assert!(wrong.is_empty() && terms.len() > 20, "{wrong:?}");
             assert!(profile.text.starts_with("(version 1)\n(deny default)\n"));
             assert!(!profile.text.contains("(allow default)"));
         }
         for broken in ["(a (b)", "(a))", "(\"a)", ")"] {
-            assert_eq!(forms(broken), None, "{broken}");
+            assert_eq!(parse(broken), None, "{broken}");
         }
-        assert!(!is_rule(&forms("(allow)").unwrap()[0]) && !is_rule(&forms("(permit default)").unwrap()[0]));
+        assert!(!is_rule(&parse("(allow)").unwrap()[0]) && !is_rule(&parse("(permit default)").unwrap()[0]));
     }
 
     /// Written by hand, from what ordinary programs were observed to need.
@@ -351,6 +307,23 @@ mod tests {
                 assert!(closed.contains(service), "{service} must be denied after all of them");
             }
             assert!(!closed.contains("(allow"), "nothing is allowed after the denials");
+        }
+    }
+
+    #[test]
+    fn connections_and_services_are_decided_by_the_grant() {
+        let (own, other) = ("127.0.0.1:80", "192.0.2.1:443");
+        for (network, to_own, to_other) in [
+            (NetworkAccess::Off, false, false),
+            (NetworkAccess::Loopback, true, false),
+            (NetworkAccess::Full, true, true),
+        ] {
+            let profile = made(network);
+            assert_eq!(is_allowed(&profile, Operation::Connect(own)), to_own, "{network:?}");
+            assert_eq!(is_allowed(&profile, Operation::Connect(other)), to_other, "{network:?}");
+            let service = |name| is_allowed(&profile, Operation::Service(name));
+            assert!(service("com.apple.logd") && !service("com.apple.secd") && !service("com.apple.unknown"));
+            assert_eq!(service("com.apple.trustd.agent"), network == NetworkAccess::Full);
         }
     }
 
