@@ -41,7 +41,7 @@ mod socket;
 mod tests;
 mod worker_sockets;
 
-pub use client::{Client, ClientError, DaemonSocket};
+pub use client::{Client, ClientError};
 pub use config_watch::ConfigWatch;
 pub use control::{preview_undo, undo};
 pub use error::ServeError;
