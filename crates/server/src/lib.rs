@@ -9,7 +9,6 @@
 mod activation;
 mod agent;
 mod budget;
-mod client;
 mod config_watch;
 mod connection;
 mod connection_state;
@@ -41,7 +40,6 @@ mod socket;
 mod tests;
 mod worker_sockets;
 
-pub use client::{Client, ClientError};
 pub use config_watch::ConfigWatch;
 pub use control::{preview_undo, undo};
 pub use error::ServeError;

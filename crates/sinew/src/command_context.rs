@@ -4,13 +4,12 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use client::{Client, ClientError};
 use connectors::PipelineEntry;
 use execution::ToolFilter;
 use serde_json::{Value, json};
 use server::settings::Settings;
-use server::{
-    Client, ClientError, LockHolder, ProcessEnvironment, ServeError, SharedStateLock, SinewHome, StateLock,
-};
+use server::{LockHolder, ProcessEnvironment, ServeError, SharedStateLock, SinewHome, StateLock};
 use tokio::runtime::Runtime;
 use tool::{Arguments, ToolDefinition, ToolSpec};
 

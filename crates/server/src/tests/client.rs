@@ -4,10 +4,10 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ::client::{Client, ClientError};
 use serde_json::json;
 
 use super::daemon::{daemon_at, limits};
-use crate::client::{Client, ClientError};
 use crate::listener::SharedListenerState;
 use crate::settings::ConnectionLimits;
 

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use server::Client;
+use client::Client;
 
 use super::DaemonStartup;
 use crate::command_context::CommandContext;

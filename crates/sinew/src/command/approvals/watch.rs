@@ -10,9 +10,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use approvals::ListedApproval;
+use client::{Client, ClientError};
 use crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Map, Value, json};
-use server::{Client, ClientError};
 use tokio::runtime::Runtime;
 use tool::text::is_invisible;
 
