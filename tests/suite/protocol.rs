@@ -147,6 +147,19 @@ fn json_type(value: &Value) -> &'static str {
     }
 }
 
+/// Validates parameters and result against the schema that the client libraries are generated from.
+fn assert_valid(schema: &Value, method: &str, (params, result): &(Value, Value)) {
+    for (part, value) in [("params", params), ("result", result)] {
+        let expected = &schema["properties"][method]["properties"][part];
+        assert!(expected.is_object(), "the schema has no {part} of {method}");
+        let whole = json!({"$defs": schema["$defs"], "allOf": [expected]});
+        let validator = jsonschema::validator_for(&whole).expect("the schema compiles");
+        let errors: Vec<String> =
+            validator.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect();
+        assert!(errors.is_empty(), "{method} {part}: {errors:#?}");
+    }
+}
+
 /// Compares a result with the documented fields: each is documented with its type, and the required ones are there.
 fn assert_described(method: &str, result: &Value) {
     let described = description(method);
@@ -162,6 +175,12 @@ fn assert_described(method: &str, result: &Value) {
         let name = field["name"].as_str().expect("a field has a name");
         assert!(result.get(name).is_some(), "{method} does not return `{name}`: {result}");
     }
+}
+
+/// Returns the schema of the protocol, as the program prints it.
+fn printed_schema(daemon: &Daemon) -> Value {
+    let printed = daemon.home().run(&["schema", "protocol"]).must_exit(0);
+    serde_json::from_slice(&printed.output.stdout).expect("the schema is JSON")
 }
 
 fn agent_examples(examples: &mut Examples, daemon: &Daemon) -> String {
@@ -288,6 +307,10 @@ fn documented_examples_are_answered_as_documented() {
     let methods: BTreeSet<&str> = sockets(&reference).flat_map(|socket| names(&socket["methods"])).collect();
     assert_eq!(methods, documented.keys().map(String::as_str).collect(), "every method has an example");
     assert_eq!(methods, examples.collected.keys().map(String::as_str).collect(), "every example was sent");
+    let schema = printed_schema(&daemon);
+    for (method, example) in &examples.collected {
+        assert_valid(&schema, method, example);
+    }
     for (method, (params, result)) in &examples.collected {
         assert_same_shape(&documented[method]["params"], params, &format!("{method} params"));
         assert_same_shape(&documented[method]["result"], result, &format!("{method} result"));

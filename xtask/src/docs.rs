@@ -1,8 +1,10 @@
 //! `cargo xtask docs`: generates the tool reference, the JSON Schemas and the command-line page from the
-//! output of the built program, and the protocol reference from the server's descriptions of its methods.
-//! `tidy` reports pages that differ; none of them is edited by hand.
+//! output of the built program, the protocol reference from the server's descriptions of its methods, and the
+//! types of the client libraries from the schema of the protocol. `tidy` reports pages that differ; none of
+//! them is edited by hand.
 
 mod cli_page;
+mod client_types;
 mod protocol_page;
 mod tool_page;
 
@@ -21,6 +23,8 @@ const TOOLS: &str = "docs/tools/";
 const SCHEMAS: &str = "docs/schemas/";
 const CLI: &str = "docs/cli.md";
 const PROTOCOL: &str = "docs/protocol.md";
+/// Schema that the types of the client libraries are generated from.
+const PROTOCOL_SCHEMA: &str = "protocol";
 
 /// Pages by their path.
 pub(crate) type Pages = BTreeMap<String, String>;
@@ -67,6 +71,9 @@ pub(crate) fn generate(root: &Root, binary: &Path) -> Result<Pages> {
     for name in sinew.says(&["schema"])?.lines().map(str::trim).filter(|name| !name.is_empty()) {
         let schema: Value = serde_json::from_str(&sinew.says(&["schema", name])?)
             .with_context(|| format!("`sinew schema {name}` is not JSON"))?;
+        if name == PROTOCOL_SCHEMA {
+            pages.extend(client_types::pages(&schema, tools)?);
+        }
         pages.insert(format!("{SCHEMAS}{name}.json"), serde_json::to_string_pretty(&schema)? + "\n");
     }
     pages.insert(CLI.to_owned(), cli_page::page(|words| sinew.says(words))?);

@@ -1,5 +1,6 @@
 //! Tests over real Unix sockets, with a service of a few test methods in place of the execution layer.
 
+mod client;
 pub(crate) mod daemon;
 
 use std::io::{ErrorKind, Read, Write};

@@ -4,14 +4,12 @@ use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use client::{Client, ClientError};
 use connectors::PipelineEntry;
 use execution::ToolFilter;
 use serde_json::{Value, json};
 use server::settings::Settings;
-use server::{
-    Client, ClientError, DaemonSocket, LockHolder, ProcessEnvironment, ServeError, SharedStateLock,
-    SinewHome, StateLock,
-};
+use server::{LockHolder, ProcessEnvironment, ServeError, SharedStateLock, SinewHome, StateLock};
 use tokio::runtime::Runtime;
 use tool::{Arguments, ToolDefinition, ToolSpec};
 
@@ -30,6 +28,15 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 const SINGLE_ATTEMPT: Duration = Duration::ZERO;
 /// JSON-RPC error code for invalid parameters.
 const INVALID_PARAMS: i64 = -32602;
+
+/// Socket of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DaemonSocket {
+    /// `agent.sock`, for tool calls.
+    Agent,
+    /// `control.sock`, for the operator.
+    Control,
+}
 
 /// Component that serves a command.
 pub(crate) enum CommandBackend<L = StateLock> {
@@ -145,7 +152,7 @@ impl CommandContext {
     fn has_daemon(&self) -> Result<bool, CommandError> {
         match self.runtime()?.block_on(self.connect(DaemonSocket::Agent)) {
             Ok(_) => Ok(true),
-            Err(ClientError::Unreachable { holder: LockHolder::NoProcess, .. }) => Ok(false),
+            Err(ClientError::Unreachable { .. }) if !self.is_state_locked() => Ok(false),
             Err(error) => Err(self.client_error(&error)),
         }
     }
@@ -153,9 +160,7 @@ impl CommandContext {
     /// Returns true if a daemon answers now. Does not connect if no process holds the state lock: a service
     /// manager that listens on the socket would accept and start a daemon.
     pub(crate) fn is_daemon_ready(&self) -> bool {
-        let answers = |runtime: Runtime| {
-            runtime.block_on(Client::connect(&self.home, DaemonSocket::Control, SINGLE_ATTEMPT))
-        };
+        let answers = |runtime: Runtime| runtime.block_on(self.connect_once(DaemonSocket::Control));
         self.is_state_locked() && self.runtime().is_ok_and(|runtime| answers(runtime).is_ok())
     }
 
@@ -200,7 +205,7 @@ impl CommandContext {
         params: impl FnOnce() -> Value,
     ) -> Result<Option<Value>, CommandError> {
         let asked = async {
-            match Client::connect(&self.home, DaemonSocket::Agent, SINGLE_ATTEMPT).await {
+            match self.connect_once(DaemonSocket::Agent).await {
                 Ok(mut client) => client.request(method, params()).await.map(Some),
                 Err(ClientError::Unreachable { .. }) => Ok(None),
                 Err(error) => Err(error),
@@ -220,9 +225,9 @@ impl CommandContext {
             return self.request_control(method, params);
         }
         let socket = self.home.control_socket();
-        let (exists, holder) = (socket.exists(), LockHolder::NoProcess);
+        let exists = socket.exists();
         let cause = if exists { Error::other("its socket exists") } else { ErrorKind::NotFound.into() };
-        Err(self.client_error(&ClientError::Unreachable { socket, exists, holder, cause }))
+        Err(self.client_error(&ClientError::Unreachable { socket, exists, cause }))
     }
 
     /// Sends a request to the control socket and returns an RPC error to the caller.
@@ -248,9 +253,9 @@ impl CommandContext {
     async fn connect(&self, socket: DaemonSocket) -> Result<Client, ClientError> {
         let deadline = Instant::now() + HOLDER_TIMEOUT;
         loop {
-            match Client::connect(&self.home, socket, SINGLE_ATTEMPT).await {
-                Err(ClientError::Unreachable { holder: LockHolder::Process { .. }, .. })
-                    if Instant::now() < deadline =>
+            match self.connect_once(socket).await {
+                Err(ClientError::Unreachable { .. })
+                    if self.is_state_locked() && Instant::now() < deadline =>
                 {
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
@@ -259,16 +264,42 @@ impl CommandContext {
         }
     }
 
-    /// Converts a client error into a command error with a hint.
+    async fn connect_once(&self, socket: DaemonSocket) -> Result<Client, ClientError> {
+        Client::connect(&self.socket_path(socket), SINGLE_ATTEMPT).await
+    }
+
+    fn socket_path(&self, socket: DaemonSocket) -> PathBuf {
+        match socket {
+            DaemonSocket::Agent => self.home.agent_socket(),
+            DaemonSocket::Control => self.home.control_socket(),
+        }
+    }
+
+    /// Converts a client error into a command error with a hint. Only the state lock shows whether a daemon
+    /// that cannot be reached is starting, stopping or absent.
     pub(crate) fn client_error(&self, error: &ClientError) -> CommandError {
-        let problem = CommandError::new(exit_status(error), error.to_string());
-        let is_down = matches!(error, ClientError::Unreachable { holder: LockHolder::NoProcess, .. });
-        match error.hint() {
-            Some(_) if is_down && service::is_installed(&self.home) => {
-                problem.with_hint("start it with `sinew service start`; `sinew logs` shows why it ended")
+        let problem = |text: String| CommandError::new(exit_status(error), text);
+        if !matches!(error, ClientError::Unreachable { .. }) {
+            return with_hint(problem(error.to_string()), error.hint());
+        }
+        match StateLock::holder(&self.home) {
+            LockHolder::NoProcess => {
+                let hint = match service::is_installed(&self.home) {
+                    true => Some(
+                        "start it with `sinew service start`; `sinew logs` shows why it ended".to_owned(),
+                    ),
+                    false => error.hint(),
+                };
+                with_hint(problem(format!("{error}, and no daemon is running")), hint)
             }
-            Some(hint) => problem.with_hint(hint),
-            None => problem,
+            LockHolder::Process { pid } => {
+                let (name, check) = match pid {
+                    Some(pid) => (format!(" (pid {pid})"), format!(", or check it with `ps -p {pid}`")),
+                    None => (String::new(), String::new()),
+                };
+                problem(format!("{error}, but a process{name} holds the state lock"))
+                    .with_hint(format!("it may be starting or stopping: try again{check}"))
+            }
         }
     }
 
@@ -276,6 +307,13 @@ impl CommandContext {
     pub(crate) fn runtime(&self) -> Result<Runtime, CommandError> {
         let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
         built.map_err(|error| CommandError::failed(format!("cannot start: {error}")))
+    }
+}
+
+fn with_hint(problem: CommandError, hint: Option<String>) -> CommandError {
+    match hint {
+        Some(hint) => problem.with_hint(hint),
+        None => problem,
     }
 }
 
@@ -310,9 +348,5 @@ fn is_pin_refusal(data: &Value) -> bool {
 
 /// Converts a server error into a command error with a hint.
 pub(crate) fn serve_error(error: &ServeError) -> CommandError {
-    let problem = CommandError::configuration(error);
-    match error.hint() {
-        Some(hint) => problem.with_hint(hint),
-        None => problem,
-    }
+    with_hint(CommandError::configuration(error), error.hint().map(Into::into))
 }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use server::{Client, DaemonSocket};
+use client::Client;
 
 use super::DaemonStartup;
 use crate::command_context::CommandContext;
@@ -55,11 +55,8 @@ impl DaemonLink {
 
     fn open_connection(&self) -> Result<UnixStream, CommandError> {
         let runtime = self.setting.runtime()?;
-        let dialled = runtime.block_on(Client::connect_stream(
-            self.setting.home(),
-            DaemonSocket::Agent,
-            Duration::ZERO,
-        ));
+        let socket = self.setting.home().agent_socket();
+        let dialled = runtime.block_on(Client::connect_stream(&socket, Duration::ZERO));
         let connection = dialled.map_err(|error| self.setting.client_error(&error))?;
         let blocking =
             connection.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| stream));

@@ -6,9 +6,9 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use approvals::Pin;
+use client::ClientError;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use serde_json::{Value, json};
-use server::ClientError;
 
 use crate::cli::{PinArgs, PinCommand};
 use crate::command_context::{CommandBackend, CommandContext};

@@ -10,7 +10,7 @@ use crate::terminal::print_result_line;
 type NamedSchema = (&'static str, fn() -> Schema);
 
 /// Schemas by name: files first, then messages.
-const SCHEMAS: [NamedSchema; 11] = [
+const SCHEMAS: [NamedSchema; 12] = [
     ("modes", || schema_for!(governance::files::ModesFile)),
     ("tools", || schema_for!(governance::files::ToolsFile)),
     ("safety", || schema_for!(governance::files::SafetyFile)),
@@ -22,6 +22,7 @@ const SCHEMAS: [NamedSchema; 11] = [
     ("tool-result", || schema_for!(tool::ToolResult)),
     ("refusal", || schema_for!(tool::Refusal)),
     ("explanation", || schema_for!(execution::Explanation)),
+    ("protocol", server::protocol_schema),
 ];
 
 pub(crate) fn run(args: &SchemaArgs) -> Result<ExitKind, CommandError> {

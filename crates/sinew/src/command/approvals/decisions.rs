@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use approvals::{ListedApproval, OperatorDecision, escape_for_display};
+use client::ClientError;
 use execution::ToolExecutionLayer;
 use serde_json::{Map, Value, json};
-use server::ClientError;
 use tool::Caller;
 
 use super::{colour_line, request_heading, resolve_prefix};

@@ -10,9 +10,9 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use approvals::ListedApproval;
+use client::{Client, ClientError};
 use crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Map, Value, json};
-use server::{Client, ClientError, DaemonSocket};
 use tokio::runtime::Runtime;
 use tool::text::is_invisible;
 
@@ -95,7 +95,7 @@ impl DaemonConnection {
         let asked = self.runtime.block_on(async {
             let mut client = match self.client.take() {
                 Some(client) => client,
-                None => Client::connect(self.setting.home(), DaemonSocket::Control, Duration::ZERO).await?,
+                None => Client::connect(&self.setting.home().control_socket(), Duration::ZERO).await?,
             };
             let reply = client.request(method, params).await;
             Ok((client, reply))
