@@ -7,6 +7,7 @@
 
 mod binary;
 mod bridge;
+mod campaign;
 mod client;
 mod daemon;
 mod home;
@@ -21,6 +22,7 @@ mod terminal;
 
 pub use binary::{drop_root_permanently, sinew, sinew_as_current_user};
 pub use bridge::Bridge;
+pub use campaign::{Campaign, Random};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, SinewRun};
