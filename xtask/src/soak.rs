@@ -18,7 +18,7 @@ use crate::project::Profile;
 use crate::tree::Root;
 
 use campaign::{CAMPAIGNS, Campaign, Session};
-pub(crate) use page::{DATA, PAGE, drift};
+pub(crate) use page::drift;
 
 /// Options of the campaigns.
 #[derive(Debug, PartialEq, Eq, Args)]
