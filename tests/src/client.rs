@@ -34,8 +34,13 @@ impl Client {
     /// Calls `sinew/execute` on a daemon that may be killed; returns the response, or nothing if the
     /// connection ended.
     pub fn try_execute(&mut self, tool: &str, arguments: &Value) -> Option<Value> {
-        let params = json!({"tool_name": tool, "arguments": arguments});
-        let message = json!({"jsonrpc": "2.0", "id": 0, "method": "sinew/execute", "params": params});
+        self.try_request("sinew/execute", &json!({"tool_name": tool, "arguments": arguments}))
+    }
+
+    /// Sends a request to a daemon that may be killed; returns the response, or nothing if the connection
+    /// ended.
+    pub fn try_request(&mut self, method: &str, params: &Value) -> Option<Value> {
+        let message = json!({"jsonrpc": "2.0", "id": 0, "method": method, "params": params});
         self.send(format!("{message}\n").as_bytes());
         let mut line = String::new();
         let read = self.reader.read_line(&mut line).unwrap_or(0);

@@ -138,6 +138,17 @@ impl Home {
         self
     }
 
+    /// Removes all rate limits, which a test with many calls would reach.
+    pub fn without_rate_limits(self) -> Home {
+        let file = self.root().join("config/governance/safety.yaml");
+        let safety = std::fs::read_to_string(file).expect("the shipped limits");
+        let (before, rest) = safety.split_once("\nrate_limits:").expect("the shipped file has limits");
+        let after = rest.split_once("\nhuman_approval:").expect("approvals follow the limits").1;
+        let text = format!("{before}\nrate_limits: {{}}\nhuman_approval:{after}");
+        self.configure("governance/safety.yaml", &text);
+        self
+    }
+
     /// Returns the path of a socket.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.root().join("run").join(name)

@@ -7,6 +7,7 @@
 
 mod binary;
 mod bridge;
+mod campaign;
 mod client;
 mod daemon;
 mod home;
@@ -17,10 +18,13 @@ mod left_out;
 mod openat2;
 mod polling;
 mod programs;
+#[cfg(target_os = "linux")]
+mod strace;
 mod terminal;
 
 pub use binary::{drop_root_permanently, sinew, sinew_as_current_user};
 pub use bridge::Bridge;
+pub use campaign::{Campaign, Random};
 pub use client::Client;
 pub use daemon::Daemon;
 pub use home::{Home, SinewRun};
@@ -29,4 +33,6 @@ pub use left_out::left_out;
 pub use openat2::take_openat2_away;
 pub use polling::{wait_for, wait_until};
 pub use programs::program_folder;
+#[cfg(target_os = "linux")]
+pub use strace::Strace;
 pub use terminal::Terminal;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
-use tests::{Client, Daemon, Home};
+use tests::{Campaign, Client, Daemon, Home};
 
 /// Timeout for tasks that the daemon runs three times a minute; only a failing test reaches it.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -20,6 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const TOLERANCE_PERCENT: u64 = 5;
 /// Descriptors that come and go with active connections.
 const TRANSIENT_DESCRIPTORS: u64 = 4;
+/// Threads of the blocking pool, which end when they were idle for a while.
+const TRANSIENT_THREADS: u64 = 8;
 /// Disk sizes for a ledger of twenty minutes, and for a single round.
 const DISK: u64 = 768 << 20;
 const SMALL_DISK: u64 = 16 << 20;
@@ -254,6 +256,7 @@ struct ResourceUsage {
     resident: u64,
     /// Zero if this process cannot count them.
     descriptors: u64,
+    threads: u64,
 }
 
 impl ResourceUsage {
@@ -261,7 +264,10 @@ impl ResourceUsage {
         let statm = std::fs::read_to_string(format!("/proc/{}/statm", daemon.pid())).expect("statm");
         let pages: u64 = statm.split(' ').nth(1).expect("resident").parse().expect("a number");
         let descriptors = onlooker.as_ref().map_or(0, |onlooker| onlooker.descriptors(daemon.pid()));
-        ResourceUsage { resident: pages * 4096, descriptors }
+        let status = std::fs::read_to_string(format!("/proc/{}/status", daemon.pid())).expect("status");
+        let threads = status.lines().find_map(|line| line.strip_prefix("Threads:")).expect("a count");
+        let threads = threads.trim().parse().expect("a number");
+        ResourceUsage { resident: pages * 4096, descriptors, threads }
     }
 
     /// Returns the median, because a single sample may fall into a fault.
@@ -271,7 +277,11 @@ impl ResourceUsage {
             all.sort_unstable();
             all.get(all.len() / 2).copied().expect("something was seen")
         };
-        ResourceUsage { resident: middle(|size| size.resident), descriptors: middle(|size| size.descriptors) }
+        ResourceUsage {
+            resident: middle(|size| size.resident),
+            descriptors: middle(|size| size.descriptors),
+            threads: middle(|size| size.threads),
+        }
     }
 }
 
@@ -331,7 +341,10 @@ fn soak_with_faults_loses_nothing_and_does_not_grow() {
     let records = home.records();
     let of_kind = |kind: &str| records.iter().filter(|record| record["kind"] == kind).count();
     assert_eq!(of_kind("decision"), of_kind("outcome"), "every intent has its end");
-    println!("{asked} calls asked, {answered} answered, {done} done; {} records, intact", records.len());
+    let minutes = seen.last().map_or(0, |(end, _)| end.as_secs().div_ceil(60));
+    let notes =
+        format!("{answered} calls answered, {done} done, {} faults, {} records", seen.len(), records.len());
+    Campaign::start(1).finish(minutes, &notes);
 }
 
 /// Checks that memory and descriptors do not grow after a quarter of the time.
@@ -348,4 +361,6 @@ fn check_no_growth(seen: &[(Duration, ResourceUsage)]) {
     assert!(last.resident <= most(settled.resident), "memory grew from {settled:?} to {last:?}");
     let descriptors = most(settled.descriptors) + TRANSIENT_DESCRIPTORS;
     assert!(last.descriptors <= descriptors, "descriptors grew from {settled:?} to {last:?}");
+    let threads = most(settled.threads) + TRANSIENT_THREADS;
+    assert!(last.threads <= threads, "threads grew from {settled:?} to {last:?}");
 }

@@ -176,10 +176,7 @@ fn no_tool_reveals_a_secret_from_its_location() {
     let (home, canaries) = home();
     assert!(canaries.len() > 25, "{canaries:?}");
     // Other tests cover rate limits.
-    let safety = std::fs::read_to_string(home.root().join("config/governance/safety.yaml")).expect("shipped");
-    let (before, rest) = safety.split_once("rate_limits:").expect("limits");
-    let after = rest.split_once("human_approval:").expect("more").1;
-    home.configure("governance/safety.yaml", &format!("{before}rate_limits: {{}}\nhuman_approval:{after}"));
+    let home = home.without_rate_limits();
     let daemon = Daemon::start_in(home);
     let mut agent = daemon.agent();
     let plain = daemon.home().workspace().join("plain/plain.txt");
@@ -188,12 +185,16 @@ fn no_tool_reveals_a_secret_from_its_location() {
         let text = result.to_string().to_lowercase();
         assert!(text.contains(ORDINARY) || !shows, "{tool} shows an ordinary file: {result}");
     }
+    let mut count = 0;
     for canary in &canaries {
         for (tool, arguments, _) in calls(canary) {
             let text = agent.execute(tool, &arguments).to_string().to_lowercase();
             assert!(!text.contains(CANARY), "{tool} {arguments}: {text}");
+            count += 1;
         }
     }
+    let notes = format!("{} locations, every tool that could reveal a file", canaries.len());
+    tests::Campaign::start(1).finish(count, &notes);
 }
 
 #[test]

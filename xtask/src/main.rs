@@ -7,6 +7,7 @@ mod dist;
 mod docs;
 mod left_out;
 mod macos;
+mod marked_part;
 mod node;
 mod ordinary_user;
 mod process;
@@ -58,7 +59,7 @@ enum Task {
     /// Act as the other end of a measurement
     #[command(name = bench::ECHO, hide = true)]
     Echo(bench::OtherEnd),
-    /// Run the long campaigns: load, injected faults, a thousand crashes, a million records
+    /// Run the long campaigns, whose figures are in docs/assurance.md
     Soak(soak::SoakOptions),
     /// Build the release archive
     Dist(dist::DistOptions),
@@ -123,6 +124,9 @@ mod tests {
         check("bench --only read --save", Err("cannot be used with"));
         check("bench --only all", Err("read, telemetry"));
         check("soak --minutes 0", Err("'0'"));
+        check("soak --campaign kill", Err("fuzz, kills"));
+        check("soak --count 5", Err("--campaign <NAME>"));
+        check("soak --list --save", Err("cannot be used with"));
         check("dist --target vax", Err("aarch64-apple-darwin"));
         check("dist --profile-guided --target aarch64-apple-darwin", Err("cannot be used with"));
         check("bake", Err("unrecognized subcommand 'bake'"));

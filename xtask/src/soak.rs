@@ -1,118 +1,88 @@
-//! `cargo xtask soak`: long test campaigns on a release build. Not part of ci.
+//! `cargo xtask soak`: campaigns that take too long for every change. Each has a figure to reach, a seed that
+//! repeats it, and a row in `docs/assurance.md`. Not part of ci.
+
+mod campaign;
+mod crate_tests;
+mod fuzz;
+mod page;
+mod suite_tests;
+mod summary;
 
 use std::num::NonZeroU32;
-use std::process::Command;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::process;
-use crate::project::{self, Profile};
+use crate::project::Profile;
 use crate::tree::Root;
 
-/// Number of times the daemon is killed.
-const CRASHES: &str = "1000";
-/// Number of cases on which the judge is compared with its model.
-const JUDGEMENTS: &str = "100000000";
-/// Number of test objects in each campaign of approval schedules.
-const SCHEDULES: &str = "100000";
-/// Number of records in the ledger that is queried.
-const RECORDS: &str = "1000000";
+use campaign::{CAMPAIGNS, Campaign, Session};
+pub(crate) use page::drift;
 
 /// Options of the campaigns.
 #[derive(Debug, PartialEq, Eq, Args)]
 pub(crate) struct SoakOptions {
-    /// Duration of the run with injected faults, in minutes
-    #[arg(long, value_name = "N", default_value = "20")]
+    /// Run only this campaign
+    #[arg(long, value_name = "NAME", value_parser = campaign::names())]
+    campaign: Option<String>,
+    /// Seed of the campaign; each run prints its own
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Longest duration of a campaign, in minutes
+    #[arg(long, value_name = "M", default_value = "20")]
     minutes: NonZeroU32,
-    /// Run only the campaigns whose duration can be set: load and long life
+    /// Figure to stop at, instead of the campaign's own
+    #[arg(long, value_name = "N", requires = "campaign")]
+    count: Option<u64>,
+    /// Run the dev build, which needs less time to build and is slower
     #[arg(long)]
-    life: bool,
+    dev: bool,
+    /// Save the figure reached in docs/assurance.md
+    #[arg(long)]
+    save: bool,
+    /// List the campaigns and the figures to reach
+    #[arg(long, conflicts_with_all = ["campaign", "save"])]
+    list: bool,
 }
 
-/// Runs the tests whose names begin with `soak`, each with its full number of rounds. Then tests the
-/// deadlines of confined programs, the judge against its model, and approvals under random orders of events.
-/// At last queries a ledger of a million records; each query has a time limit.
+/// Runs the selected campaign, or all of them; stops at the first exception.
 pub(crate) fn command(root: &Root, options: &SoakOptions) -> Result<()> {
-    let binary = project::build_binary(root, Profile::Release)?;
-    let minutes = options.minutes.to_string();
-    for campaign in ["load::soak", "long_life::soak"] {
-        process::run(suite(root, campaign).env("SINEW_BIN", &binary).env("SINEW_SOAK_MINUTES", &minutes))?;
-    }
-    if options.life {
+    if options.list {
+        for campaign in CAMPAIGNS {
+            println!(
+                "{:<12} {:>13} {:<22} {}",
+                campaign.name, campaign.target, campaign.unit, campaign.promise
+            );
+        }
         return Ok(());
     }
-    process::run(suite(root, "crashes::soak").env("SINEW_BIN", &binary).env("SINEW_SOAK_CRASHES", CRASHES))?;
-    deadlines(root)?;
-    judge(root)?;
-    approvals(root)?;
-    process::run(&mut root.cargo(&[
-        "run",
-        "--release",
-        "-p",
-        "ledger",
-        "--example",
-        "measure",
-        "--",
-        RECORDS,
-    ]))
+    let chosen = CAMPAIGNS.iter().filter(|one| options.campaign.as_ref().is_none_or(|name| name == one.name));
+    for campaign in chosen {
+        run(root, campaign, options)?;
+    }
+    Ok(())
 }
 
-/// Command for the tests with `part` in their name. They run one at a time, because they measure times.
-fn suite(root: &Root, part: &str) -> Command {
-    root.cargo(&[
-        "test",
-        "--release",
-        "-p",
-        "tests",
-        "--test",
-        "sinew",
-        part,
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ])
+fn run(root: &Root, campaign: &Campaign, options: &SoakOptions) -> Result<()> {
+    let session = Session {
+        root,
+        seed: options.seed.unwrap_or_else(fresh_seed),
+        minutes: options.minutes.get(),
+        count: options.count.unwrap_or(campaign.target),
+        profile: if options.dev { Profile::Dev } else { Profile::Release },
+    };
+    let repeat = format!("cargo xtask soak --campaign {} --seed {}", campaign.name, session.seed);
+    println!("campaign {}: {}; repeat with `{repeat}`", campaign.name, campaign.promise);
+    let began = Instant::now();
+    let summary = (campaign.run)(&session).with_context(|| format!("`{repeat}` found an exception"))?;
+    let result = summary.into_result(campaign, &session, began.elapsed())?;
+    println!("{}", result.line());
+    if options.save { page::save(root, &result) } else { Ok(()) }
 }
 
-/// Tests that each of a thousand programs that resist termination is reported within a tenth of a second
-/// after its deadline. The tests run one at a time, so the strict time limit applies.
-fn deadlines(root: &Root) -> Result<()> {
-    let words = [
-        "test",
-        "--release",
-        "-p",
-        "sandbox",
-        "--test",
-        "sandboxed",
-        "--",
-        "--test-threads=1",
-        "a_hundred_that",
-    ];
-    process::run(root.cargo(&words).env("SINEW_STRICT_TIMES", "1"))
-}
-
-/// Compares the judge with the model of its tests, and every verdict with its explanation.
-/// `SINEW_JUDGE_CASES` sets the number of cases, `SINEW_JUDGE_SEED` their seed.
-fn judge(root: &Root) -> Result<()> {
-    let cases = std::env::var("SINEW_JUDGE_CASES").unwrap_or_else(|_| JUDGEMENTS.to_owned());
-    let words = [
-        "test",
-        "--release",
-        "-p",
-        "governance",
-        "--lib",
-        "judge_explanation_and_model_agree",
-        "--",
-        "--nocapture",
-    ];
-    process::run(root.cargo(&words).env("SINEW_JUDGE_CASES", cases).env("SINEW_JUDGE_EXPLAINED", "1"))
-}
-
-/// Runs calls that need approval through random orders of events. `SINEW_APPROVAL_SCHEDULES` sets the number
-/// of test objects in each campaign, `SINEW_APPROVAL_SEED` the seed.
-fn approvals(root: &Root) -> Result<()> {
-    let schedules = std::env::var("SINEW_APPROVAL_SCHEDULES").unwrap_or_else(|_| SCHEDULES.to_owned());
-    let words =
-        ["test", "--release", "-p", "execution", "--lib", "executed_as_approved", "--", "--nocapture"];
-    process::run(root.cargo(&words).env("SINEW_APPROVAL_SCHEDULES", schedules))
+/// Seed that differs between runs, short enough to type.
+fn fresh_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.as_secs() % 1_000_000_000
 }

@@ -23,9 +23,9 @@ mod words;
 
 use anyhow::{Result, bail};
 
-use crate::docs;
 use crate::project::{self, Graph};
 use crate::tree::{Root, Tree};
+use crate::{docs, soak};
 
 /// Severity of a finding; only an error fails the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     lints::check,
     names::check,
     sizes::check,
+    soak::drift,
     tool_lists::check,
     type_names::check,
     words::check,

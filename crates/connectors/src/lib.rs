@@ -22,6 +22,9 @@ mod sandboxed_program;
 mod script;
 
 pub use manifest_knowledge::{FunctionExample, functions_with_examples};
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use mcp::fuzz_mcp_messages;
 pub use mcp::{ConfiguredKey, ConfiguredKeys, PinSealer, PinStore, PinVersion};
 pub use pipeline_entry::{InnerCall, InnerCallFuture, PipelineEntry};
 pub use register::{Connectors, SkippedTool, find_unregistrable};

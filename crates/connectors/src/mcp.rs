@@ -7,6 +7,8 @@
 mod backoff;
 mod client;
 mod definitions;
+#[cfg(any(test, fuzzing))]
+mod fuzz_messages;
 mod health_check;
 mod http;
 mod idle_clients;
@@ -35,6 +37,8 @@ use serde_json::Value;
 use tool::result::SandboxTier;
 use tool::{Failure, FailureKind, ToolOutput};
 
+#[cfg(any(test, fuzzing))]
+pub use fuzz_messages::fuzz_mcp_messages;
 pub(crate) use health_check::ServerHealthCheck;
 pub use pin_store::{PinSealer, PinStore, PinVersion};
 pub(crate) use server_command::ServerCommand;

@@ -28,6 +28,8 @@ mod denial_reason;
 mod effective_policy;
 mod example;
 mod external_targets;
+#[cfg(any(test, fuzzing))]
+mod fuzz_rules;
 mod glob;
 mod host_rules;
 mod judge;
@@ -59,6 +61,9 @@ use judge::tests::fixture as judge_tests;
 
 pub use built_in_denials::{PathEntryKind, is_run_automatically};
 pub use confinement::SYSTEM_FOLDERS;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use fuzz_rules::{fuzz_patterns, fuzz_url};
 pub use host_rules::HostLocation;
 pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};

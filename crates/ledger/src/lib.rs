@@ -18,6 +18,8 @@ mod deferred;
 mod disk;
 mod error;
 mod export;
+#[cfg(any(test, fuzzing))]
+mod fuzz_lines;
 mod hash;
 mod health;
 mod index;
@@ -52,6 +54,9 @@ pub mod entry;
 pub use entry::{CallHeader, LedgerEntry, LedgerOutcome, OutcomeStatus, RecordedDecision, RecordedEffect};
 pub use error::LedgerError;
 pub use export::{ExportFormat, ExportPage};
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use fuzz_lines::fuzz_ledger_lines;
 pub use health::{LedgerHealthReport, LedgerState, LedgerStateWatch, SizeLimitPressure};
 pub use intent::Intent;
 pub use ledger::{Ledger, RecordReceipt};

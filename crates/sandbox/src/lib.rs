@@ -12,6 +12,8 @@ mod check;
 mod cleanup;
 mod error;
 mod executor;
+#[cfg(any(test, fuzzing))]
+mod fuzz_launcher;
 mod launch;
 mod layers;
 #[cfg(target_os = "linux")]
@@ -34,6 +36,9 @@ pub use check::SandboxFinding;
 pub use cleanup::quarantine::Quarantined;
 pub use error::SandboxError;
 pub use executor::prepare;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use fuzz_launcher::fuzz_launcher_messages;
 pub use launch::interactive::{InteractiveProgram, StdioPipes};
 pub use launch::launcher::{ProcessRole, enter};
 pub use launch::worker::{SandboxWorker, WorkerTask};

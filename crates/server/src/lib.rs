@@ -16,6 +16,8 @@ mod control;
 mod desktop_notifications;
 mod error;
 mod frame;
+#[cfg(any(test, fuzzing))]
+mod fuzz_frames;
 mod heap;
 mod home;
 mod in_flight_requests;
@@ -43,6 +45,9 @@ mod worker_sockets;
 pub use config_watch::ConfigWatch;
 pub use control::{preview_undo, undo};
 pub use error::ServeError;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub use fuzz_frames::fuzz_frames;
 pub use heap::limit_malloc_arenas;
 pub use home::{ProcessEnvironment, SinewHome, check_private};
 pub use lock::{LockHolder, SharedStateLock, StateLock};

@@ -230,6 +230,8 @@ fn file_tools_and_sandboxed_runs_agree_on_protected_names() {
         let (code, _) = scene.refusal_of("write_file", write(&format!("tool/{number}/{name}"), "evil"));
         assert_eq!(code, "path_forbidden", "{name}");
     }
+    let notes = "each written by a file tool and by a sandboxed program";
+    tests::Campaign::start(1).finish(names.len() as u64, notes);
 }
 
 /// Existing paths, the added path, and true if neither a run nor a tool may add it.

@@ -4,15 +4,13 @@
 //! `strace` injects the errors into the system calls of the running process; a small disk is a real one.
 
 mod meddling;
-mod strace;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use strace::Strace;
-use tests::{Client, Daemon, Home, sinew, wait_for, wait_until};
+use tests::{Client, Daemon, Home, Strace, sinew, wait_for, wait_until};
 
 use super::verify;
 

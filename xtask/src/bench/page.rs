@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use super::results::Results;
 use super::{chart, table};
+use crate::marked_part;
 
 const FROM: &str = "<!-- measured: written by `cargo xtask bench --save` -->";
 const TO: &str = "<!-- end of the measured part -->";
@@ -23,17 +24,10 @@ pub(crate) fn write(
         "![Medians of one run](benchmarks/chart.svg)\n\nMeasured on {machine}.\n\n{}",
         table::markdown(results)
     );
-    let text = between(&text, &measured)
+    let text = marked_part::replace(&text, (FROM, TO), &measured)
         .with_context(|| format!("`{}` lacks one of its two marks", page.display()))?;
     std::fs::write(page, text)?;
     Ok(std::fs::write(picture, chart::svg(results, groups))?)
-}
-
-/// Replaces the text between the marks of the page.
-fn between(page: &str, text: &str) -> Option<String> {
-    let (before, rest) = page.split_once(FROM)?;
-    let (_, after) = rest.split_once(TO)?;
-    Some(format!("{before}{FROM}\n\n{}\n\n{TO}{after}", text.trim()))
 }
 
 /// Describes the processors, the memory and the system: enough to know which figures are comparable, and
@@ -63,16 +57,6 @@ fn memory(meminfo: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_text_between_the_marks_changes() {
-        let page = format!("by hand\n\n{FROM}\nold\n{TO}\n\nby hand too\n");
-        let once = between(&page, "new\n").unwrap();
-        assert_eq!(once, format!("by hand\n\n{FROM}\n\nnew\n\n{TO}\n\nby hand too\n"));
-        assert_eq!(between(&once, "new").as_deref(), Some(once.as_str()), "and twice is the same");
-        assert_eq!(between("no marks", "new"), None);
-        assert_eq!(between(FROM, "new"), None);
-    }
 
     #[test]
     fn model_and_memory_are_parsed_from_proc() {

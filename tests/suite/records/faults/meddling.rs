@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tests::{Client, Daemon, Home};
 
 use super::segments;
-use super::strace::Strace;
 use crate::records::verify;
+use tests::Strace;
 
 fn write(agent: &mut Client, content: &str) -> Value {
     agent.execute("write_file", &json!({"path": "b.txt", "content": content}))

@@ -7,38 +7,46 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::left_out;
+
 /// `strace` attached to all threads of a process. The errors end with it.
-pub(super) struct Strace(Child);
+pub struct Strace(Child);
 
 impl Strace {
     /// Lets a system call of that process fail with this error from now on: every call, or only calls on the
     /// given files. Reports why and returns `None` where that is not possible.
-    pub(super) fn inject(process: Pid, call: &str, error: &str, only: &[PathBuf]) -> Option<Strace> {
+    pub fn inject(process: Pid, call: &str, error: &str, only: &[PathBuf]) -> Option<Strace> {
         Strace::attach(process, call, &format!("error={error}"), only)
     }
 
     /// Delays every such call of that process by this time.
-    pub(super) fn delay(process: Pid, call: &str, time: Duration) -> Option<Strace> {
+    pub fn delay(process: Pid, call: &str, time: Duration) -> Option<Strace> {
         Strace::attach(process, call, &format!("delay_enter={}", time.as_micros()), &[])
     }
 
     fn attach(process: Pid, call: &str, what: &str, only: &[PathBuf]) -> Option<Strace> {
-        let mut command = Command::new("strace");
-        command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
-        command.args(["-e", &format!("inject={call}:{what}"), "-p", &process.to_string()]);
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:{what}"));
+        let mut words = vec!["-e", &trace, "-e", &inject];
         for path in only {
-            command.arg("-P").arg(path);
+            words.extend(["-P", path.to_str().expect("a path of a test")]);
         }
+        Strace::attach_with(process, &words, Path::new("/dev/null"))
+    }
+
+    /// Attaches to that process with these options; the calls are listed in `log`.
+    pub fn attach_with(process: Pid, words: &[&str], log: &Path) -> Option<Strace> {
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o"]).arg(log).args(words).args(["-p", &process.to_string()]);
         let spawned = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let Ok(child) = spawned else {
-            tests::left_out("there is no strace here");
+            left_out("there is no strace here: install it, for example with `apt-get install strace`");
             return None;
         };
         let mut strace = Strace(child);
         let deadline = Instant::now() + Duration::from_secs(20);
         while !is_traced(process) {
             if strace.0.try_wait().expect("ask for strace").is_some() {
-                tests::left_out("strace may not attach to a process here");
+                left_out("strace may not attach to a process here");
                 return None;
             }
             assert!(Instant::now() < deadline, "strace does not attach");
@@ -48,7 +56,7 @@ impl Strace {
     }
 
     /// Detaches from the process.
-    pub(super) fn stop(mut self) {
+    pub fn stop(mut self) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
         kill(pid, Signal::SIGTERM).expect("strace is ours");
         self.0.wait().expect("strace ends");

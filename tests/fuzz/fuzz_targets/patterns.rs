@@ -1,0 +1,5 @@
+//! Path patterns of policy files.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|text: &str| governance::fuzz_patterns(text));

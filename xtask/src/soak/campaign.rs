@@ -1,0 +1,169 @@
+//! Campaigns, one row each: what it promises, the figure to reach, and the guard whose removal it has found.
+
+use anyhow::Result;
+
+use crate::project::Profile;
+use crate::tree::Root;
+
+use super::summary::Summary;
+use super::{crate_tests, fuzz, suite_tests};
+
+/// One campaign.
+pub(crate) struct Campaign {
+    pub(crate) name: &'static str,
+    /// Property that an exception would break.
+    pub(crate) promise: &'static str,
+    /// Figure to reach, and what it counts.
+    pub(crate) target: u64,
+    pub(crate) unit: &'static str,
+    /// Guard that was removed on purpose, and the campaign's reaction. Empty until that was tried.
+    pub(crate) guard: &'static str,
+    pub(crate) run: fn(&Session<'_>) -> Result<Summary>,
+}
+
+/// Settings of one run.
+pub(crate) struct Session<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) seed: u64,
+    pub(crate) minutes: u32,
+    /// Figure to stop at.
+    pub(crate) count: u64,
+    pub(crate) profile: Profile,
+}
+
+/// All campaigns, in the order in which they run.
+pub(crate) const CAMPAIGNS: &[Campaign] = &[
+    Campaign {
+        name: "fuzz",
+        promise: "no input crashes a reader or breaks its stated property",
+        target: 1_000_000_000,
+        unit: "inputs",
+        guard: "",
+        run: fuzz::run,
+    },
+    Campaign {
+        name: "kills",
+        promise: "every answered call has its record after kill -9 under load",
+        target: 10_000,
+        unit: "kills",
+        guard: "",
+        run: |session| suite_tests::run(session, "crashes::soak"),
+    },
+    Campaign {
+        name: "faults",
+        promise: "a failing system call leaves no unrecorded effect and no hang",
+        target: 10_000,
+        unit: "injected errors",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::syscalls"),
+    },
+    Campaign {
+        name: "power",
+        promise: "no acknowledged change is without its record after a power failure",
+        target: 1_000,
+        unit: "cuts",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::power::soak"),
+    },
+    Campaign {
+        name: "races",
+        promise: "exchanged names never lead a file tool outside",
+        target: 100_000_000,
+        unit: "swaps",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::races"),
+    },
+    Campaign {
+        name: "canaries",
+        promise: "a secret in a call is stored, shown and sent nowhere",
+        target: 1_000,
+        unit: "secrets",
+        guard: "",
+        run: |session| suite_tests::run(session, "secrets::a_thousand"),
+    },
+    Campaign {
+        name: "locations",
+        promise: "no tool reveals a secret from its location",
+        target: 1_000,
+        unit: "calls",
+        guard: "",
+        run: |session| suite_tests::run(session, "secret_locations::no_tool"),
+    },
+    Campaign {
+        name: "parity",
+        promise: "file tools and sandboxed programs agree on protected names",
+        target: 150,
+        unit: "names",
+        guard: "",
+        run: |session| suite_tests::run(session, "agree_on_protected_names"),
+    },
+    Campaign {
+        name: "clients",
+        promise: "a client that vanishes leaves no call behind",
+        target: 10_000,
+        unit: "clients",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::clients"),
+    },
+    Campaign {
+        name: "fairness",
+        promise: "one hostile caller does not stop ten good ones",
+        target: 20,
+        unit: "methods and calls",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::fairness"),
+    },
+    Campaign {
+        name: "endurance",
+        promise: "memory, descriptors and threads stay flat under load with faults",
+        target: 240,
+        unit: "minutes",
+        guard: "",
+        run: |session| suite_tests::run(session, "long_life::soak"),
+    },
+    Campaign {
+        name: "load",
+        promise: "an ordinary client is served beside hostile ones",
+        target: 3_000,
+        unit: "timed calls",
+        guard: "",
+        run: |session| suite_tests::run(session, "load::soak"),
+    },
+    Campaign {
+        name: "deadlines",
+        promise: "a program that resists termination is ended within 0.1 s of its deadline",
+        target: 1_000,
+        unit: "programs",
+        guard: "",
+        run: crate_tests::deadlines,
+    },
+    Campaign {
+        name: "judge",
+        promise: "the judge, its explanation and the model agree",
+        target: 100_000_000,
+        unit: "verdicts",
+        guard: "",
+        run: crate_tests::judge,
+    },
+    Campaign {
+        name: "schedules",
+        promise: "a call runs as approved, once, under every order of events",
+        target: 100_000,
+        unit: "schedules of each kind",
+        guard: "",
+        run: crate_tests::schedules,
+    },
+    Campaign {
+        name: "queries",
+        promise: "each query of a large ledger stays within its time limit",
+        target: 1_000_000,
+        unit: "records",
+        guard: "",
+        run: crate_tests::queries,
+    },
+];
+
+/// Names of all campaigns.
+pub(crate) fn names() -> Vec<&'static str> {
+    CAMPAIGNS.iter().map(|campaign| campaign.name).collect()
+}
