@@ -12,6 +12,7 @@ pub(crate) mod listen;
 pub(crate) mod progress;
 
 mod era;
+mod model_text;
 mod result;
 
 use serde_json::{Map, Value, json};
