@@ -155,3 +155,15 @@ fn changed_ledger_frees_no_budget() {
         "no limit, no doubt"
     );
 }
+
+/// A login shell permits 1024 descriptors, of which each connection takes some.
+#[cfg(target_os = "linux")]
+#[test]
+fn daemon_raises_its_descriptor_limit() {
+    let daemon = Daemon::start();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.pid())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [soft, hard] = numbers.as_slice() else { panic!("{line}") };
+    assert_eq!(*soft, (*hard).min(65_536), "{line}");
+}

@@ -3,6 +3,7 @@
 
 mod answers;
 mod check;
+mod content;
 mod excess;
 mod guidance;
 mod kept;

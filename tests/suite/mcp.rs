@@ -1,6 +1,7 @@
 //! Model Context Protocol on the agent socket. This file covers the revisions with a handshake.
 
 mod bridge;
+mod model_text;
 #[cfg(target_os = "linux")]
 mod output_schemas;
 mod sdk;
@@ -11,7 +12,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tests::{Client, Daemon};
 
-fn shake(client: &mut Client, version: &str) -> Value {
+pub(crate) fn shake(client: &mut Client, version: &str) -> Value {
     let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "suite", "version": "1"}});
     let response = client.request("initialize", &params);
     client.send(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
@@ -145,6 +146,10 @@ fn unknown_meta_keys_are_ignored_on_every_method() {
         for (method, mut params) in
             [("initialize", handshake), ("ping", json!({})), ("tools/list", json!({})), ("tools/call", call)]
         {
+            // The stateless revision has neither.
+            if matches!(method, "initialize" | "ping") && stateless != json!({}) {
+                continue;
+            }
             params["_meta"] = meta.clone();
             let response = client.request(method, &params);
             assert!(response["result"].is_object(), "{method}: {response}");
@@ -164,7 +169,8 @@ fn refusal_is_a_result_the_model_can_read() {
     let response = client.request("tools/call", &json!({"name": "write_file", "arguments": {"path": "x"}}));
     let result = &response["result"];
     assert_eq!(result["isError"], true, "{response}");
-    assert!(result["content"][0]["text"].as_str().unwrap().contains("Missing required fields: content"));
+    let text = result["content"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("Invalid write_file call:\n- `content` is required\n"), "{text}");
     assert_eq!(result["_meta"]["sinew/refusal"]["code"], "invalid_arguments");
 }
 

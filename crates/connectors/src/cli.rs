@@ -10,7 +10,7 @@ use manifest::{ARGS_ARGUMENT, ArgvPart, CliSection, ManifestCommandSpec as ToolC
 use registry::{CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
 use sandbox::{FolderAccess, Sandbox, SandboxCommand, WorkingDirectory};
 use serde_json::Value;
-use tool::{Arguments, Category, Failure, FailureKind, ToolOutput};
+use tool::{Arguments, Category, Failure, FailureKind, Progress, ToolOutput};
 
 use crate::argv;
 use crate::file_pin::FilePin;
@@ -71,13 +71,13 @@ impl CliTool {
         }
     }
 
-    async fn execute(self, order: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
+    async fn execute(self, order: Arc<RecordedPermit>, progress: Progress) -> Result<ToolOutput, Failure> {
         self.check_installed(&order).await?;
         let permit = order.value();
         let arguments = self.input_processor.process(permit.call().tool_arguments(), permit).await?;
         let line = Arc::clone(&self.template);
         let command = move |permit: &Permit, deadline| line.command(permit, &arguments, deadline);
-        self.output_processor.process(self.program.run(order, command).await?).await
+        self.output_processor.process(self.program.run(order, &progress, command).await?).await
     }
 
     /// Runs the installation check of the manifest until it has succeeded once.
@@ -96,7 +96,7 @@ impl CliTool {
             let deadline = deadline.min(Instant::now() + CHECK_TIMEOUT);
             Ok(SandboxCommand::read_only(executable, words.iter().map(Into::into).collect(), deadline))
         };
-        let tried = program.run(Arc::clone(order), command).await?;
+        let tried = program.run(Arc::clone(order), &Progress::default(), command).await?;
         if tried.value.get("exit_code").and_then(Value::as_i64) == Some(0) {
             self.template.check_passed.store(true, Ordering::Relaxed);
             return Ok(());
@@ -171,6 +171,10 @@ impl ToolExecutor for CliTool {
     }
 
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        Box::pin(self.clone().execute(order))
+        self.run_with_progress(order, Progress::default())
+    }
+
+    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+        Box::pin(self.clone().execute(order, progress))
     }
 }

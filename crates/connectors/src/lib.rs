@@ -15,6 +15,7 @@ mod manifest_knowledge;
 mod mcp;
 mod meta;
 mod output_processor;
+mod output_progress;
 mod pipeline_entry;
 mod plan;
 mod register;

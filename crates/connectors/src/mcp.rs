@@ -6,6 +6,7 @@
 
 mod backoff;
 mod client;
+mod content_block;
 mod definitions;
 #[cfg(any(test, fuzzing))]
 mod fuzz_messages;
@@ -35,7 +36,7 @@ use registry::{CacheScope, CallPreview, ExecutionSite, ExecutorFuture, RecordedP
 use sandbox::{FolderAccess, SandboxCommand};
 use serde_json::Value;
 use tool::result::SandboxTier;
-use tool::{Failure, FailureKind, ToolOutput};
+use tool::{Failure, FailureKind, Progress, ToolOutput};
 
 #[cfg(any(test, fuzzing))]
 pub use fuzz_messages::fuzz_mcp_messages;
@@ -52,7 +53,7 @@ use crate::input_processor::{InputProcessor, with_opened_paths};
 use crate::output_processor::OutputProcessor;
 use crate::sandboxed_program::ToolProgram;
 use idle_clients::ClientOwner;
-use tool_result::McpToolResult;
+use tool_result::McpToolOutcome;
 use upstream::ConnectTarget;
 
 /// Maximum lifetime of a reusable read-only server process. A server needed for longer is restarted.
@@ -104,7 +105,7 @@ impl McpTool {
         }
     }
 
-    async fn execute(self, order: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
+    async fn execute(self, order: Arc<RecordedPermit>, progress: Progress) -> Result<ToolOutput, Failure> {
         let deadline = Instant::now() + order.value().timeout();
         let arguments = self.input_processor.process(with_opened_paths(order.value()), order.value()).await?;
         let owner = ClientOwner {
@@ -130,18 +131,18 @@ impl McpTool {
         };
         let call = (self.tool.as_str(), arguments, self.output_form);
         let (answer, tier) = tokio::select! {
-            answered = self.upstream.call(&order, place, call, deadline) => answered?,
+            answered = self.upstream.call(&order, place, call, (deadline, &progress)) => answered?,
             () = self.upstream.sandbox.closing() => {
                 return Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down"));
             }
         };
-        match answer {
-            McpToolResult::Output(value) => {
-                self.output_processor
-                    .process(ToolOutput { value, sandbox: tier, ..ToolOutput::default() })
-                    .await
+        let content = answer.content;
+        match answer.outcome {
+            McpToolOutcome::Output(value) => {
+                let output = ToolOutput { value, content, sandbox: tier, ..ToolOutput::default() };
+                self.output_processor.process(output).await
             }
-            McpToolResult::ToolError(value) => Err(tool_error(value, tier)),
+            McpToolOutcome::ToolError(value) => Err(Failure { content, ..tool_error(value, tier) }),
         }
     }
 }
@@ -227,7 +228,11 @@ impl ToolExecutor for McpTool {
     }
 
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        Box::pin(self.clone().execute(order))
+        self.run_with_progress(order, Progress::default())
+    }
+
+    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+        Box::pin(self.clone().execute(order, progress))
     }
 
     fn pinned_description(&self) -> Option<Value> {

@@ -35,6 +35,7 @@ impl OutputProcessor {
             None => (None, output.value.clone()),
         };
         let found = self.extract_fields(&payload).await.map_err(failed)?;
+        let is_processed = kind.is_some() || !found.is_empty() || self.processor.is_some();
         let mut value = match kind {
             Some(kind) => json!({"payload_type": kind, "payload": payload}),
             None => payload,
@@ -50,6 +51,8 @@ impl OutputProcessor {
         };
         let value = into_object(value);
         match self.schema.as_ref().and_then(|schema| schema.first_error(&value)) {
+            // The blocks of a server show what the processor has replaced; a model gets the processed value.
+            None if is_processed => Ok(ToolOutput { value, content: Vec::new(), ..output }),
             None => Ok(ToolOutput { value, ..output }),
             Some(objection) => {
                 let message = format!(

@@ -12,10 +12,11 @@ use sandbox::{
     SandboxFingerprint,
 };
 use serde_json::{Value, json};
-use tool::{Failure, FailureKind, ToolOutput};
+use tool::{Failure, FailureKind, Progress, ToolOutput};
 
 use crate::bounded_json::{self, JsonRejection};
 use crate::file_pin::FilePin;
+use crate::output_progress::line_listener;
 
 /// Upper bound of the captured output, regardless of policy. The middle of a longer output is omitted.
 const MAX_OUTPUT_BYTES: u64 = 8 << 20;
@@ -31,16 +32,19 @@ pub(crate) struct ToolProgram {
 }
 
 impl ToolProgram {
-    /// Runs the command to completion.
+    /// Runs the command to completion, and reports its output as progress.
     pub(crate) async fn run(
         &self,
         order: Arc<RecordedPermit>,
+        progress: &Progress,
         command: impl FnOnce(&Permit, Instant) -> Result<SandboxCommand, Failure> + Send + 'static,
     ) -> Result<ToolOutput, Failure> {
         let deadline = Instant::now() + order.value().timeout();
         let confined =
             self.prepare(&order, move |permit| command(permit, deadline), |confined| confined).await?;
-        let report = self.sandbox.run(confined).await.map_err(|error| self.sandbox_failure(error))?;
+        let listener = line_listener(progress, self.output);
+        let ran = self.sandbox.run_with_progress(confined, listener).await;
+        let report = ran.map_err(|error| self.sandbox_failure(error))?;
         self.to_output(&report)
     }
 

@@ -15,7 +15,7 @@ use registry::{CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolE
 use sandbox::{FolderAccess, Sandbox, SandboxCommand};
 use serde_json::json;
 use strict_yaml::Document;
-use tool::{Arguments, Failure, FailureKind, canonical};
+use tool::{Arguments, Failure, FailureKind, Progress, canonical};
 
 use crate::cli::grant_for_category;
 use crate::file_pin::FilePin;
@@ -168,11 +168,15 @@ impl ToolExecutor for ScriptTool {
     }
 
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+        self.run_with_progress(order, Progress::default())
+    }
+
+    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
         let (program, feed) = (self.program.clone(), Arc::clone(&self.input));
         let (before, after) = (self.input_processor.clone(), self.output_processor.clone());
         Box::pin(async move {
             let arguments = before.process(with_opened_paths(order.value()), order.value()).await?;
-            let answer = program.run(order, move |_, deadline| feed.command(&arguments, deadline));
+            let answer = program.run(order, &progress, move |_, deadline| feed.command(&arguments, deadline));
             after.process(answer.await?).await
         })
     }

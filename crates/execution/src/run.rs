@@ -256,10 +256,11 @@ fn enforce_bounds(
 ) -> Result<BoundedOutput, Failure> {
     let most = order.value().max_output_bytes();
     let output = end.map_err(|failure| secret_screening::limit_failure(failure, most))?;
-    if let Some(failure) = secret_screening::withheld_output(&output.value) {
+    if let Some(failure) = secret_screening::withheld_output(&output) {
         return Err(failure);
     }
-    let canonical = canonical::bytes(&output.value);
+    let mut canonical = canonical::bytes(&output.value);
+    output.content.iter().for_each(|block| canonical.extend(canonical::bytes(block)));
     let bytes = canonical.len() as u64;
     if bytes > most {
         let message = format!("the result has {bytes} bytes; the limit is {most}");

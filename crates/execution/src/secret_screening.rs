@@ -9,7 +9,9 @@ use guardrail::ValidCall;
 use serde_json::Value;
 use telemetry::redact::{self, Redactor, SecretPattern, SecretPatternAction};
 use tool::text::shorten;
-use tool::{Arguments, Failure, FailureKind, Progress, ProgressNote, Refusal, RefusalCode, canonical};
+use tool::{
+    Arguments, Failure, FailureKind, Progress, ProgressNote, Refusal, RefusalCode, ToolOutput, canonical,
+};
 
 /// Maximum length in bytes of a failure message or hint. The output of other programs may control that text.
 const MAX_FAILURE_TEXT: usize = 4096;
@@ -61,8 +63,8 @@ pub(crate) fn refuse_blocked(policy: &Policy, call: &ValidCall) -> Result<(), Bo
 }
 
 /// Returns the failure for an output that contains a secret with the action `block`.
-pub(crate) fn withheld_output(answer: &Value) -> Option<Failure> {
-    let name = blocked_secret(answer)?;
+pub(crate) fn withheld_output(output: &ToolOutput) -> Option<Failure> {
+    let name = [&output.value].into_iter().chain(&output.content).find_map(blocked_secret)?;
     let message = format!("the output is withheld: it contains a {name}");
     Some(Failure::new(FailureKind::Unreadable, message).with_hint(BLOCKED_SECRET_HINT))
 }
@@ -73,13 +75,15 @@ pub(crate) fn limit_failure(mut failure: Failure, most_output: u64) -> Failure {
     let words = [Some(failure.message.as_str()), failure.hint.as_deref()];
     let in_words =
         words.into_iter().flatten().find_map(|text| redactor.first_blocking_pattern(text)).map(str::to_owned);
-    if let Some(name) = in_words.or_else(|| failure.output.as_ref().and_then(blocked_secret)) {
+    let parts = || failure.output.iter().chain(&failure.content);
+    if let Some(name) = in_words.or_else(|| parts().find_map(blocked_secret)) {
         let message = format!("the tool failed, and its message is withheld: it contains a {name}");
-        return Failure { message, hint: Some(BLOCKED_SECRET_HINT.to_owned()), output: None, ..failure };
+        let hint = Some(BLOCKED_SECRET_HINT.to_owned());
+        return Failure { message, hint, output: None, content: Vec::new(), ..failure };
     }
-    let bytes = failure.output.as_ref().map_or(0, |output| canonical::bytes(output).len() as u64);
+    let bytes: u64 = parts().map(|part| canonical::bytes(part).len() as u64).sum();
     if bytes > most_output {
-        failure.output = None;
+        (failure.output, failure.content) = (None, Vec::new());
         let left_out =
             format!("its output is omitted: it has {bytes} bytes, and policy allows {most_output}");
         failure.hint = Some(failure.hint.map_or(left_out.clone(), |hint| format!("{hint}; {left_out}")));

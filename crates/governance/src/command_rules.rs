@@ -9,7 +9,7 @@ use strict_yaml::Located;
 use tool::{RefusalCode, RuleRef};
 
 use crate::command_entry::{CommandEntry, CommandPattern, WordEntry};
-use crate::denial_reason::{DenialReason, display_text, rule_location};
+use crate::denial_reason::{DenialReason, allowlist_hint, display_text, rule_location};
 use crate::glob::ListPurpose;
 use crate::normalized_path::fold_case;
 use crate::policy_environment::NameComparison;
@@ -188,7 +188,8 @@ impl CommandRules {
                 Ok(())
             }
             None => {
-                let hint = format!("{} lists the commands it may run", rule_location(&list.rule));
+                let permitted = list.rules.iter().map(CommandRule::to_string);
+                let hint = allowlist_hint(&list.rule, "commands", permitted);
                 Err(self.denial(command, "not_listed", &hint))
             }
         }

@@ -72,6 +72,25 @@ pub(crate) fn rule_location(rule: &RuleRef) -> String {
     }
 }
 
+/// Maximum number of permitted entries that a hint lists, and their total length in bytes.
+const MAX_LISTED_ENTRIES: usize = 16;
+const MAX_LISTED_BYTES: usize = 200;
+
+/// Formats the hint for a value that an allowlist does not contain. A short list is named in full, so that
+/// the caller need not guess.
+pub(crate) fn allowlist_hint(rule: &RuleRef, kind: &str, entries: impl Iterator<Item = String>) -> String {
+    let location = rule_location(rule);
+    let entries: Vec<String> = entries.take(MAX_LISTED_ENTRIES + 1).collect();
+    let bytes: usize = entries.iter().map(String::len).sum();
+    match entries.as_slice() {
+        [] => format!("{location} permits no {kind}"),
+        short if short.len() <= MAX_LISTED_ENTRIES && bytes <= MAX_LISTED_BYTES => {
+            format!("{location} permits only these {kind}: {}", short.join(", "))
+        }
+        _ => format!("{location} lists the permitted {kind}"),
+    }
+}
+
 /// Shortens a caller's text for a message and makes invisible characters visible.
 pub(crate) fn display_text(text: &str) -> String {
     escape_invisible_line(&shorten(text, MAX_DISPLAY_CHARS))

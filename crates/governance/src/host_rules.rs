@@ -14,7 +14,7 @@ use url::{Host, Url};
 
 use crate::address;
 use crate::built_in_denials;
-use crate::denial_reason::{DenialReason, display_text, rule_location};
+use crate::denial_reason::{DenialReason, allowlist_hint, display_text, rule_location};
 use crate::problems::FileInspection;
 use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::safety_file::OutboundGateway;
@@ -407,7 +407,8 @@ impl OutboundRules {
             let before = list.hosts.iter().take(found.unwrap_or(list.hosts.len()));
             notes.record_skipped(before.map(|rule| (&rule.rule, rule.pattern.to_string())));
             let Some(rule) = found.and_then(|at| list.hosts.get(at)) else {
-                let hint = format!("{} lists the hosts it may reach", rule_location(&list.rule));
+                let permitted = list.hosts.iter().map(|rule| rule.pattern.to_string());
+                let hint = allowlist_hint(&list.rule, "hosts", permitted);
                 return Err(self.denial(target, "not_listed", hint, &list.rule));
             };
             notes.record_passed(rule.rule.clone(), || rule.pattern.to_string(), || name.clone());

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError};
 use tool::definition::DefinitionError;
+use tool::result::ModelText;
 use tool::{Category, RiskLevel, ToolDefinition, ToolSpec};
 
 use crate::diagnostic::{Diagnostic, DiagnosticCode};
@@ -238,6 +239,7 @@ fn spec(file: &ToolFile, command: &ManifestCommandSpec) -> ToolSpec {
     spec.timeout_seconds = command.timeout_seconds.unwrap_or(spec.timeout_seconds);
     spec.rate_limit_per_hour = command.rate_limit_per_hour;
     spec.output_schema = command.output_schema.clone().map(Value::Object);
+    spec.model_text = Some(ModelText::PROGRAM_REPORT);
     spec.annotations = command.annotations;
     let examples = file.examples.get(&command.name).map(Vec::as_slice).unwrap_or_default();
     let success = || examples.iter().filter(|example| example.scenario == "success");

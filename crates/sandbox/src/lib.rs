@@ -43,7 +43,7 @@ pub use launch::interactive::{InteractiveProgram, StdioPipes};
 pub use launch::launcher::{ProcessRole, enter};
 pub use launch::worker::{SandboxWorker, WorkerTask};
 pub use output::capture::Captured;
-pub use output::{OutputChunk, OutputListener};
+pub use output::{OutputChunk, OutputListener, OutputStream};
 pub use prepare::ConfinedCommand;
 pub use prepare::command::{FolderAccess, SandboxCommand, WorkingDirectory};
 pub use prepare::fingerprint::SandboxFingerprint;

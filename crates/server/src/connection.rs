@@ -21,7 +21,7 @@ use crate::connection_state::ConnectionState;
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::outbox::Outbox;
-use crate::rpc::{self, RequestId, RpcError, RpcMessage, RpcReply};
+use crate::rpc::{self, RequestId, RpcError, RpcMessage};
 use crate::service::{NotificationEffect, SocketService};
 use crate::settings::ConnectionLimits;
 
@@ -147,7 +147,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 Ok(LineFrame::Unusable(why, id)) => {
                     let error = self.unusable_error(why);
                     let error = if id.is_some() { self.record_malformed(id.as_ref(), error) } else { error };
-                    self.send(id.as_ref(), &Err(error)).await;
+                    self.send_error(id.as_ref(), error).await;
                     ControlFlow::Break(ConnectionEnd::Unusable)
                 }
                 Ok(LineFrame::End) => ControlFlow::Break(ConnectionEnd::Finished),
@@ -169,7 +169,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 let error = RpcError::invalid_request(
                     "this is not an HTTP server: send one JSON-RPC message per line",
                 );
-                self.send(None, &Err(error)).await;
+                self.send_error(None, error).await;
                 return ControlFlow::Break(ConnectionEnd::Unusable);
             }
             Err(unreadable) => return self.reject_line(unreadable.id, unreadable.error).await,
@@ -194,7 +194,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
     /// Replies with an error to a line that is not a valid message.
     async fn reject_line(&mut self, id: Option<RequestId>, error: RpcError) -> ControlFlow<ConnectionEnd> {
         let error = self.record_malformed(id.as_ref(), error);
-        self.send(id.as_ref(), &Err(error)).await;
+        self.send_error(id.as_ref(), error).await;
         self.invalid_lines += 1;
         if self.invalid_lines < MAX_INVALID_LINES {
             ControlFlow::Continue(())
@@ -264,12 +264,14 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let open = self.in_flight.close_all();
         self.pending_replies.abort_all();
         for id in open {
-            self.send(Some(&id), &Err(RpcError::server(reason, message))).await;
+            self.send_error(Some(&id), RpcError::server(reason, message)).await;
         }
     }
 
-    async fn send(&self, id: Option<&RequestId>, reply: &RpcReply) {
-        self.outbox.send(rpc::encode_reply(id, reply, self.connection.limits.max_line_bytes)).await;
+    async fn send_error(&self, id: Option<&RequestId>, error: RpcError) {
+        let unknown = self.connection.session.unknown_id();
+        let limit = self.connection.limits.max_line_bytes;
+        self.outbox.send(rpc::encode_error(id, unknown, error, limit)).await;
     }
 
     fn unusable_error(&self, why: UnusableStream) -> RpcError {

@@ -7,6 +7,7 @@ use tool::{Caller, CallerEndpoint};
 use crate::mcp::McpHandshake;
 use crate::notify::Notifier;
 use crate::outbox::Outbox;
+use crate::rpc::UnknownId;
 use crate::worker_sockets::WorkerSocket;
 
 /// Identity and protocol state of one connection.
@@ -17,6 +18,8 @@ pub(crate) struct ConnectionState {
     pub(crate) peer: PeerCredentials,
     /// Set by `initialize`.
     pub(crate) handshake: Option<McpHandshake>,
+    /// Set by the first stateless MCP request.
+    pub(crate) has_stateless_requests: bool,
     /// Queue of outgoing lines, once the connection is served.
     pub(crate) outbox: Option<Outbox>,
     /// Worker session of the connection, if it came through a worker socket.
@@ -38,10 +41,17 @@ impl ConnectionState {
             connection,
             peer,
             handshake: None,
+            has_stateless_requests: false,
             outbox: None,
             worker_session: worker,
             worker_sockets: Vec::new(),
         }
+    }
+
+    /// Returns the form of an unknown id for this client.
+    pub(crate) fn unknown_id(&self) -> UnknownId {
+        let is_mcp = self.handshake.is_some() || self.has_stateless_requests;
+        if is_mcp { UnknownId::Omitted } else { UnknownId::Null }
     }
 
     /// Returns a sender for notifications before or after the reply.

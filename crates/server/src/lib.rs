@@ -13,6 +13,7 @@ mod config_watch;
 mod connection;
 mod connection_state;
 mod control;
+mod descriptor_limit;
 mod desktop_notifications;
 mod error;
 mod frame;

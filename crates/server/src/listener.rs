@@ -18,7 +18,7 @@ use crate::connection::ClientConnection;
 use crate::connection_state::{ConnectionState, PeerCredentials};
 use crate::platform::Platform;
 use crate::private_folder::own_uid;
-use crate::rpc::{self, RpcError};
+use crate::rpc::{self, RpcError, UnknownId};
 use crate::service::SocketService;
 use crate::settings::ConnectionLimits;
 
@@ -163,7 +163,8 @@ impl<C: Send + Sync> ConnectionListener<C> {
         let most = self.limits.max_connections;
         let message = format!("all {most} connections are in use: close one, or try again");
         let error = RpcError::server("busy", message).with_data("max_connections", most);
-        let _ = stream.try_write(&rpc::encode_reply(None, &Err(error), self.shared.limits.max_line_bytes));
+        let limit = self.shared.limits.max_line_bytes;
+        let _ = stream.try_write(&rpc::encode_error(None, UnknownId::Null, error, limit));
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod listen;
 pub(crate) mod progress;
 
 mod era;
+mod model_text;
 mod result;
 
 use serde_json::{Map, Value, json};
@@ -57,8 +58,9 @@ fn on_cancelled(mut params: Params) -> NotificationEffect {
     }
 }
 
-/// Replies to `ping` at any time, also before the handshake.
-pub(crate) fn ping(_: &AgentContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
+/// Replies to `ping` at any time, also before the handshake. The stateless revision has no `ping`.
+pub(crate) fn ping(_: &AgentContext, session: &mut ConnectionState, mut call: MethodCall) -> MethodResult {
+    era::refuse_stateless(session, &mut call.params, "ping")?;
     Ok(MethodReply::now(&json!({})))
 }
 

@@ -47,6 +47,15 @@ impl RequestId {
     }
 }
 
+/// Form of the `id` in a reply to a message whose id is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnknownId {
+    /// `null`, as JSON-RPC requires.
+    Null,
+    /// No `id`: in MCP an id is never null.
+    Omitted,
+}
+
 /// Reply to a request.
 pub(crate) type RpcReply = Result<EncodedJson, RpcError>;
 
@@ -137,7 +146,21 @@ pub(crate) fn serialise_error(error: &serde_json::Error) -> RpcError {
 
 /// Encodes a reply as one line of at most `limit` bytes. A longer reply is replaced by a `reply_too_large`
 /// error.
-pub(crate) fn encode_reply(id: Option<&RequestId>, reply: &RpcReply, limit: usize) -> Vec<u8> {
+pub(crate) fn encode_reply(id: &RequestId, reply: &RpcReply, limit: usize) -> Vec<u8> {
+    encode_bounded(Ok(id), reply, limit)
+}
+
+/// Encodes an error about a message whose id may be unknown.
+pub(crate) fn encode_error(
+    id: Option<&RequestId>,
+    unknown: UnknownId,
+    error: RpcError,
+    limit: usize,
+) -> Vec<u8> {
+    encode_bounded(id.ok_or(unknown), &Err(error), limit)
+}
+
+fn encode_bounded(id: Result<&RequestId, UnknownId>, reply: &RpcReply, limit: usize) -> Vec<u8> {
     let line = encode_line(id, reply);
     if line.len() <= limit + 1 {
         line
@@ -160,12 +183,15 @@ pub(crate) fn encode_notification(method: &str, params: &impl Serialize) -> Vec<
     line
 }
 
-fn encode_line(id: Option<&RequestId>, reply: &RpcReply) -> Vec<u8> {
+fn encode_line(id: Result<&RequestId, UnknownId>, reply: &RpcReply) -> Vec<u8> {
     let length = reply.as_ref().map_or(0, |EncodedJson(result)| result.len());
     let mut line = Vec::with_capacity(ENVELOPE_BYTES + length);
-    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    // Strings and numbers, whose serialisation cannot fail.
-    let _ = serde_json::to_writer(&mut line, &id);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0""#);
+    if id != Err(UnknownId::Omitted) {
+        line.extend_from_slice(br#","id":"#);
+        // Strings and numbers, whose serialisation cannot fail.
+        let _ = serde_json::to_writer(&mut line, &id.ok());
+    }
     match reply {
         Ok(EncodedJson(result)) => {
             line.extend_from_slice(br#","result":"#);
@@ -270,18 +296,18 @@ mod tests {
     #[test]
     fn replies_are_one_line_within_the_limit() {
         let id = RequestId::read(json!("a\nb")).unwrap();
-        let line = encode_reply(Some(&id), &encode_result(&json!({"x": "1\n2"})), 1000);
+        let line = encode_reply(&id, &encode_result(&json!({"x": "1\n2"})), 1000);
         assert_eq!(
             String::from_utf8(line).unwrap(),
             "{\"jsonrpc\":\"2.0\",\"id\":\"a\\nb\",\"result\":{\"x\":\"1\\n2\"}}\n"
         );
-        let line = encode_reply(None, &Err(RpcError::internal()), 1000);
+        let line = encode_error(None, UnknownId::Null, RpcError::internal(), 1000);
         let error: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!((&error["id"], &error["error"]["code"]), (&Value::Null, &json!(-32603)));
         let long = encode_result(&"x".repeat(1000));
-        let exact = encode_reply(Some(&id), &long, usize::MAX - 1).len() - 1;
-        assert_eq!(encode_reply(Some(&id), &long, exact).len(), exact + 1);
-        let error: Value = serde_json::from_slice(&encode_reply(Some(&id), &long, exact - 1)).unwrap();
+        let exact = encode_reply(&id, &long, usize::MAX - 1).len() - 1;
+        assert_eq!(encode_reply(&id, &long, exact).len(), exact + 1);
+        let error: Value = serde_json::from_slice(&encode_reply(&id, &long, exact - 1)).unwrap();
         assert_eq!(error["error"]["data"]["code"], "reply_too_large");
         assert_eq!(
             (&error["error"]["data"]["limit_bytes"], &error["id"]),

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use execution::ToolExecutionLayer;
-use nix::sys::resource::{Resource, getrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::activation::InheritedSockets;
 use crate::agent::{self, AgentContext};
 use crate::control::{self, ControlContext};
+use crate::descriptor_limit;
 use crate::desktop_notifications;
 use crate::error::ServeError;
 use crate::home::SinewHome;
@@ -81,7 +81,8 @@ pub async fn serve(
     let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let reloader = Arc::new(ConfigReloader::new(Arc::clone(&layer), source, settings));
-    let limits = limits_within_descriptors(settings.limits);
+    descriptor_limit::raise();
+    let limits = limits_within_descriptors(settings.limits, descriptor_limit::current());
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
     // Before any socket is bound, so that clients find no worker sockets of an earlier daemon.
@@ -91,8 +92,12 @@ pub async fn serve(
     let mut control_socket = BoundSocket::inherit_or_bind(control_path, &mut inherited, lock).await?;
     let mut agent_socket = BoundSocket::inherit_or_bind(agent_path, &mut inherited, lock).await?;
     let worker_sockets = SharedListenerState::new(limits);
-    let workers =
-        WorkerSockets::new(Arc::clone(&layer), worker_sockets.clone(), home.run_dir(), descriptor_limit());
+    let workers = WorkerSockets::new(
+        Arc::clone(&layer),
+        worker_sockets.clone(),
+        home.run_dir(),
+        descriptor_limit::current(),
+    );
     let agent = agent::service(AgentContext {
         layer: Arc::clone(&layer),
         limits,
@@ -180,13 +185,14 @@ async fn shut_down(
 
 /// Reduces the connection limit so that half of the file descriptors remain for tools, the ledger and the
 /// daemon.
-fn limits_within_descriptors(limits: ConnectionLimits) -> ConnectionLimits {
-    let max_connections = limits.max_connections.min(max_agent_connections(descriptor_limit()));
-    ConnectionLimits { max_connections, ..limits }
-}
-
-fn descriptor_limit() -> u64 {
-    getrlimit(Resource::RLIMIT_NOFILE).map_or(256, |(soft, _)| soft)
+fn limits_within_descriptors(limits: ConnectionLimits, descriptors: u64) -> ConnectionLimits {
+    let most = max_agent_connections(descriptors);
+    if limits.max_connections <= most {
+        return limits;
+    }
+    let setting = limits.max_connections;
+    tracing::warn!(setting, max_connections = most, descriptors, "connections_limited_by_descriptors");
+    ConnectionLimits { max_connections: most, unreduced_connections: Some(setting), ..limits }
 }
 
 fn max_agent_connections(descriptors: u64) -> usize {
@@ -249,6 +255,14 @@ mod tests {
         let mut line = String::new();
         stream.read_line(&mut line).await.unwrap();
         assert!(line.contains("\"result\""), "{line}");
+    }
+
+    #[test]
+    fn setting_reduced_by_descriptors_is_reported() {
+        let setting = ConnectionLimits { max_connections: 300, ..limits() };
+        let reduced = limits_within_descriptors(setting, 256);
+        assert_eq!((reduced.max_connections, reduced.unreduced_connections), (112, Some(300)));
+        assert_eq!(limits_within_descriptors(setting, 1024), setting);
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,6 +70,8 @@ pub struct ConnectionLimits {
     pub max_line_bytes: usize,
     /// Maximum number of concurrent connections to the agent socket.
     pub max_connections: usize,
+    /// Setting of `max_connections`, if the file descriptor limit of the process reduces it.
+    pub unreduced_connections: Option<usize>,
     /// Maximum number of concurrent calls of one connection.
     pub max_in_flight: usize,
     /// Time for running calls to end when the daemon stops.
@@ -85,6 +87,7 @@ impl Default for ConnectionLimits {
         ConnectionLimits {
             max_line_bytes: 4 * 1024 * 1024,
             max_connections: 256,
+            unreduced_connections: None,
             max_in_flight: 64,
             drain_timeout: Duration::from_secs(10),
             write_stall_timeout: Duration::from_secs(10),
@@ -155,6 +158,7 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<ConnectionLimi
             usual.max_line_bytes,
         )?,
         max_connections: count("max_connections", &file.max_connections, 1, 4096, usual.max_connections)?,
+        unreduced_connections: None,
         max_in_flight: count("max_in_flight_per_connection", in_flight, 1, 1024, usual.max_in_flight)?,
         drain_timeout: seconds("drain_seconds", &file.drain_seconds, 0, usual.drain_timeout)?,
         write_stall_timeout: seconds(

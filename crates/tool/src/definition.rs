@@ -4,6 +4,7 @@ mod callable_names;
 mod error;
 mod export;
 mod external_target_argument;
+mod model_schema;
 mod parameter;
 mod path_argument;
 mod path_declarations;
@@ -25,6 +26,7 @@ use path_argument::PathArgument;
 pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
 pub use text_format::TextFormat;
 
+use crate::result::ModelText;
 use crate::text::SharedText;
 use crate::{Category, Mode, RiskLevel, ToolName, canonical};
 
@@ -84,6 +86,8 @@ pub struct ToolDefinition {
     pub(crate) example: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<String>,
+    #[serde(skip)]
+    pub(crate) model_text: Option<ModelText>,
     #[serde(skip)]
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]
@@ -214,6 +218,11 @@ impl ToolDefinition {
     /// Returns the digest of the implementation, such as a manifest and its program, if there is one.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
+    }
+
+    /// Returns the function that renders an output as text for a language model; without one, it gets JSON.
+    pub fn model_text(&self) -> Option<ModelText> {
+        self.model_text
     }
 
     /// Returns the digest that pins this definition in the ledger and in approvals.

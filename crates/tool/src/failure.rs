@@ -130,6 +130,9 @@ pub struct Failure {
     /// Output produced before the failure.
     #[serde(skip)]
     pub output: Option<Value>,
+    /// MCP content blocks with which the server behind the tool reported the failure.
+    #[serde(skip)]
+    pub content: Vec<Value>,
     /// Refusal of the rule that stopped the tool, if policy did.
     #[serde(skip)]
     pub refusal: Option<Box<Refusal>>,
@@ -142,7 +145,7 @@ impl Failure {
     /// Creates a failure without hint, output or refusal.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let (message, sandbox) = (message.into(), SandboxTier::None);
-        Failure { kind, message, hint: None, output: None, refusal: None, sandbox }
+        Failure { kind, message, hint: None, output: None, content: Vec::new(), refusal: None, sandbox }
     }
 
     /// Creates the failure of a tool that policy stopped while it ran.

@@ -1,11 +1,13 @@
 //! Result of a call, as the caller receives it.
 
+mod model_content;
 mod session_report;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+pub use model_content::{ModelContent, ModelText, text_block};
 pub use session_report::{CostCapReport, SessionReport, UntrustedMarkers, fresh_session_id};
 
 use crate::text::SharedText;
@@ -16,6 +18,9 @@ use crate::{Arguments, CallId, Failure, FailureKind, FaultParty, Mode, Refusal, 
 pub struct ToolOutput {
     /// Structured result, which matches the output schema of the tool.
     pub value: Value,
+    /// MCP content blocks of the server behind the tool, which MCP clients receive instead of text made from
+    /// the value.
+    pub content: Vec<Value>,
     /// Canonical names of the files the tool changed.
     pub files_touched: Vec<String>,
     /// Truncation of the result, and how to get the rest.
@@ -245,6 +250,9 @@ pub struct ToolResult {
     pub success: bool,
     /// Output of the tool; an empty object for a failure without partial output.
     pub output: Value,
+    /// Form of the output for a language model.
+    #[serde(skip)]
+    pub model_content: ModelContent,
     /// Error message if the call did not succeed.
     pub error: Option<String>,
     /// Time from the first byte of the request to this result, in milliseconds.
@@ -261,15 +269,31 @@ impl ToolResult {
         metadata.truncated = output.truncated;
         metadata.usage = output.usage;
         metadata.sandbox = SandboxReport { tier: output.sandbox };
-        let tool_name = tool_name.to_owned();
-        ToolResult { tool_name, success: true, output: output.value, error: None, latency_ms, metadata }
+        ToolResult {
+            tool_name: tool_name.to_owned(),
+            success: true,
+            output: output.value,
+            model_content: ModelContent::from_blocks(output.content),
+            error: None,
+            latency_ms,
+            metadata,
+        }
     }
 
     /// Creates the result of a call that was not run.
     pub fn refused(refusal: Refusal, mut metadata: ResultMetadata, latency_ms: f64) -> Self {
         let (tool_name, error) = (refusal.tool.clone(), Some(refusal.reason.clone()));
         metadata.refusal = Some(refusal);
-        ToolResult { tool_name, success: false, output: json!({}), error, latency_ms, metadata }
+        let model_content = ModelContent::Json;
+        ToolResult {
+            tool_name,
+            success: false,
+            output: json!({}),
+            model_content,
+            error,
+            latency_ms,
+            metadata,
+        }
     }
 
     /// Creates the result of a call that started and did not complete.
@@ -283,10 +307,20 @@ impl ToolResult {
             tool_name: tool_name.to_owned(),
             success: false,
             output: failure.output.unwrap_or_else(|| json!({})),
+            model_content: ModelContent::from_blocks(failure.content),
             error: Some(failure.message),
             latency_ms,
             metadata,
         }
+    }
+
+    /// Sets the function that renders the output as text, unless the result has content blocks.
+    #[must_use]
+    pub fn with_model_text(mut self, render: Option<ModelText>) -> Self {
+        if let (ModelContent::Json, Some(render)) = (&self.model_content, render) {
+            self.model_content = ModelContent::Text(render);
+        }
+        self
     }
 }
 

@@ -35,6 +35,24 @@ pub fn shorten_with_digest(shown: &str, longest: usize, whole: &str) -> String {
     format!("{}{mark}", shown.trim_end())
 }
 
+/// Joins the streams of a program that ended to one text. `end` describes an end other than the exit code 0.
+pub fn program_output(end: Option<&str>, stdout: &str, stderr: &str) -> String {
+    let labelled = (!stderr.is_empty()).then(|| format!("stderr:\n{stderr}"));
+    let stdout = (!stdout.is_empty()).then_some(stdout);
+    let mut text = String::new();
+    for part in [end, stdout, labelled.as_deref()].into_iter().flatten() {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(part);
+    }
+    match (text.is_empty(), end, stdout) {
+        (true, ..) => "exit code 0, no output".to_owned(),
+        (false, Some(end), None) if labelled.is_none() => format!("{end}, no output"),
+        _ => text,
+    }
+}
+
 /// Replaces every invisible character by its escape, so that untrusted text cannot move the cursor, hide text
 /// or reverse a line. Line breaks and tabs stay.
 pub fn escape_invisible(text: &str) -> String {

@@ -7,6 +7,7 @@ mod blocking_tool;
 mod code;
 mod filesystem;
 mod introspection;
+mod model_text;
 mod output_budget;
 mod register;
 mod sandboxed_tool;

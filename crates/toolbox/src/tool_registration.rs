@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tool::{Failure, FailureKind, ToolOutput, ToolSpec};
 
 use crate::blocking_tool::{BlockingBody, BlockingTool, ChangeContext, PreviewFn};
+use crate::model_text;
 use crate::register::ToolboxError;
 use crate::sandboxed_tool::SandboxedTool;
 
@@ -68,7 +69,8 @@ impl ToolRegistration {
     }
 
     pub(crate) fn register(self, registry: &mut ToolRegistry) -> Result<(), ToolboxError> {
-        Ok(registry.register(self.spec.check()?, self.executor)?)
+        let spec = ToolSpec { model_text: model_text::renderer(&self.spec.name), ..self.spec };
+        Ok(registry.register(spec.check()?, self.executor)?)
     }
 }
 

@@ -61,8 +61,12 @@ impl EndpointResult {
         let mut meta = result["_meta"].take();
         let refusal = meta["sinew/refusal"].take();
         let text = result["content"][0]["text"].as_str().expect("text for a model");
-        let reason = refusal["reason"].as_str().unwrap_or_default();
-        assert!(text.starts_with(reason), "{text}: {reason}");
+        // The problems of the arguments are listed instead of the reason, which joins them to one sentence.
+        let expect = match (refusal["problems"].as_array(), refusal["tool"].as_str()) {
+            (Some(_), Some(tool)) => format!("Invalid {tool} call:"),
+            _ => refusal["reason"].as_str().unwrap_or_default().to_owned(),
+        };
+        assert!(text.starts_with(&expect), "{text}: {expect}");
         EndpointResult {
             success,
             output: result["structuredContent"].take(),

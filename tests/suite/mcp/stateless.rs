@@ -98,3 +98,29 @@ fn subscription_is_acknowledged_until_it_is_cancelled() {
     let anew = client.exchange(&message.to_string());
     assert_eq!(anew["method"], "notifications/subscriptions/acknowledged", "the id is free again: {anew}");
 }
+
+/// The stateless revision has neither `ping` nor `initialize`, and its replies never have the id null.
+#[test]
+fn stateless_revision_has_no_ping_and_no_null_id() {
+    let daemon = Daemon::start();
+    let mut client = daemon.agent();
+    let native = client.exchange("{");
+    assert_eq!(native.get("id"), Some(&Value::Null), "plain JSON-RPC requires it: {native}");
+    for method in ["ping", "initialize"] {
+        let response = ask(&mut client, method, json!({"protocolVersion": "2025-11-25", "capabilities": {}}));
+        assert_eq!(response["error"]["code"], -32601, "{response}");
+    }
+    let invalid = client.exchange("{");
+    assert_eq!((invalid["error"]["code"].as_i64(), invalid.get("id")), (Some(-32700), None), "{invalid}");
+    let mut fresh = daemon.agent();
+    for method in ["tools/list", "tools/call", "server/discover"] {
+        let response = fresh.request(method, &json!({"name": "read_file"}));
+        assert_eq!(response["error"]["code"], -32602, "{response}");
+        assert_eq!(response["error"]["data"]["field"], "_meta", "{response}");
+    }
+    let handshake = json!({"protocolVersion": "2025-11-25", "capabilities": {}});
+    assert!(fresh.request("initialize", &handshake)["result"].is_object());
+    assert!(fresh.request("ping", &json!({}))["result"].is_object());
+    let invalid = fresh.exchange("{");
+    assert_eq!(invalid.get("id"), None, "{invalid}");
+}

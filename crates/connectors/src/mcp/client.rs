@@ -33,6 +33,9 @@ pub(crate) const MAX_RESULT_BYTES: u64 = 16 << 20;
 /// and JSON escapes enlarge text.
 const MESSAGE_OVERHEAD_FACTOR: u64 = 4;
 
+/// Method whose requests may ask for progress notifications.
+const CALL_METHOD: &str = "tools/call";
+
 /// Transport of the messages.
 pub(crate) enum ClientTransport {
     Stdio(Box<StdioTransport>),
@@ -147,7 +150,7 @@ impl McpClient {
         let most =
             leave.permit.max_output_bytes().saturating_mul(MESSAGE_OVERHEAD_FACTOR).min(MAX_RESULT_BYTES);
         self.cached_definitions = None;
-        self.request("tools/call", params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
+        self.request(CALL_METHOD, params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
@@ -187,19 +190,18 @@ impl McpClient {
         (most, leave): (usize, McpRequestContext<'_>),
     ) -> Result<Value, McpError> {
         let awaited = PendingResponse { id: random_request_id(), max_bytes: most };
-        if self.style == ProtocolStyle::Stateless
-            && let Some(params) = params.as_object_mut()
-        {
-            let meta = params.entry("_meta").or_insert_with(|| json!({}));
-            if let Some(meta) = meta.as_object_mut() {
-                meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), STATELESS_REVISION.into());
-                meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), client_info());
-                meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
-            }
+        if self.style == ProtocolStyle::Stateless {
+            insert_meta(&mut params, "io.modelcontextprotocol/protocolVersion", STATELESS_REVISION.into());
+            insert_meta(&mut params, "io.modelcontextprotocol/clientInfo", client_info());
+            insert_meta(&mut params, "io.modelcontextprotocol/clientCapabilities", json!({}));
+        }
+        // The request id is unique and cannot be guessed, so it serves as the token as well.
+        if method == CALL_METHOD && leave.progress.has_listener() {
+            insert_meta(&mut params, "progressToken", awaited.id.into());
         }
         let request = json!({"jsonrpc": "2.0", "id": awaited.id, "method": method, "params": params});
         let answered = match &mut self.transport {
-            ClientTransport::Stdio(stdio) => stdio.request(awaited, &request).await,
+            ClientTransport::Stdio(stdio) => stdio.request(awaited, &request, leave).await,
             ClientTransport::Http(http) => http.request(awaited, &request, leave).await,
             ClientTransport::Sse(sse) => sse.ask(awaited, &request, leave).await,
             ClientTransport::Socket(socket) => socket.ask(awaited, &request, leave).await,
@@ -223,6 +225,14 @@ impl McpClient {
             Some(credential) => reported.map_err(|error| error.masked(credential)),
             None => reported,
         }
+    }
+}
+
+/// Sets a member of `_meta`.
+fn insert_meta(params: &mut Value, key: &str, value: Value) {
+    let Some(params) = params.as_object_mut() else { return };
+    if let Some(meta) = params.entry("_meta").or_insert_with(|| json!({})).as_object_mut() {
+        meta.insert(key.to_owned(), value);
     }
 }
 

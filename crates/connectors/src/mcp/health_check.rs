@@ -8,7 +8,7 @@ use manifest::{HealthCheck, HealthMethod, Manifest, McpSection, OutputForm};
 use serde_json::Value;
 use tool::Category;
 
-use super::tool_result::{self, McpToolResult};
+use super::tool_result::{self, McpToolOutcome};
 use crate::error::McpError;
 
 /// Health-check command and its expected answer.
@@ -43,9 +43,10 @@ impl ServerHealthCheck {
         let command = &self.command;
         let found = match tool_result::parse_result(result.clone(), OutputForm::Json)
             .or_else(|_| tool_result::parse_result(result, OutputForm::Text))?
+            .outcome
         {
-            McpToolResult::Output(found) => found,
-            McpToolResult::ToolError(_) => {
+            McpToolOutcome::Output(found) => found,
+            McpToolOutcome::ToolError(_) => {
                 return Err(McpError::Unhealthy(format!("`{command}` returned an error")));
             }
         };

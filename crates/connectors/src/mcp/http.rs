@@ -7,8 +7,9 @@ use governance::Permit;
 use outbound::{Credential, HttpGateway, HttpMethod, HttpRequest, HttpResponse, ResponseLimits};
 use serde_json::Value;
 use tool::text::{escape_invisible_line, shorten};
+use tool::{Progress, ProgressNote};
 
-use super::message::{PendingResponse, ServerMessage, is_response_to};
+use super::message::{PendingResponse, ServerMessage, is_response_to, progress_note};
 use super::sse_parser::SseParser;
 use crate::error::McpError;
 
@@ -21,9 +22,17 @@ pub(crate) struct McpRequestContext<'a> {
     pub(crate) permit: &'a Permit,
     pub(crate) deadline: Instant,
     pub(crate) credential: Option<&'a Credential>,
+    /// Receives the progress that the server reports for the message.
+    pub(crate) progress: &'a Progress,
 }
 
 impl McpRequestContext<'_> {
+    /// Passes on a progress notification of the server. The key is masked in it.
+    pub(crate) fn report_progress(&self, note: ProgressNote) {
+        let masked = self.credential.and_then(|credential| credential.mask(&note.message));
+        self.progress.report(ProgressNote { message: masked.unwrap_or(note.message), ..note });
+    }
+
     /// Shortens text of the server for an error message. The key is masked first, because it would not be
     /// recognised after the text is shortened or escaped.
     pub(crate) fn display_text(&self, reported_text: &str) -> String {
@@ -106,8 +115,14 @@ impl StreamableHttpTransport {
         let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
         let caps = ResponseLimits { body_bytes: most, deadline: leave.deadline };
         let mut events = SseParser::default();
-        let mut is_answered =
-            |part: &[u8]| events.feed(part).iter().any(|event| is_response_to(&event.data, awaited.id));
+        let mut is_answered = |part: &[u8]| {
+            events.feed(part).iter().any(|event| {
+                if let Some(note) = progress_note(&event.data, awaited.id) {
+                    leave.report_progress(note);
+                }
+                is_response_to(&event.data, awaited.id)
+            })
+        };
         let answer = self.gatekeeper.send_until(leave.permit, &question, caps, &mut is_answered).await?;
         match answer.status {
             200..=299 => {}

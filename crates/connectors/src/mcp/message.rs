@@ -7,6 +7,7 @@ use std::fmt;
 use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use tool::ProgressNote;
 
 use crate::bounded_json::{self, JsonRejection};
 use crate::error::McpError;
@@ -18,7 +19,9 @@ pub(crate) enum ServerMessage {
     Response(Result<Value, (i64, String)>),
     /// Request of the server, which needs a reply.
     Request(Value, String),
-    /// Notification, or a response to another request.
+    /// Progress of the pending request.
+    Progress(ProgressNote),
+    /// Other notification, or a response to another request.
     Other,
 }
 
@@ -33,6 +36,8 @@ pub(crate) struct PendingResponse {
 const MAX_ERROR_CHARS: usize = 600;
 /// Size limit of a message with an error. A larger one is not parsed.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
+/// Size limit of a progress notification. A larger one is ignored.
+const MAX_PROGRESS_BYTES: usize = 16 * 1024;
 /// Length limit of a request id. A request with a longer one is ignored.
 const MAX_ID_BYTES: usize = 256;
 /// Size above which a message is parsed on the blocking pool, so that it does not stall other connections.
@@ -120,7 +125,9 @@ impl ServerMessage {
         let number = envelope.id.map(|Id(id)| (id.as_u64(), id));
         Ok(match (envelope.method, number, envelope.result, envelope.error) {
             (Some(method), Some((_, id)), ..) => classify_request(id, method),
-            (Some(_), None, ..) => ServerMessage::Other,
+            (Some(_), None, ..) => {
+                progress_note(bytes, awaited.id).map_or(ServerMessage::Other, ServerMessage::Progress)
+            }
             (None, Some((Some(number), _)), Some(_), None) if number == awaited.id => {
                 ServerMessage::Response(Ok(result(bytes, awaited.max_bytes)?))
             }
@@ -140,6 +147,32 @@ pub(crate) fn is_response_to(bytes: &[u8], id: u64) -> bool {
     parse_envelope(bytes).is_ok_and(|one| {
         let is_its = one.id.is_some_and(|Id(given)| given.as_u64() == Some(id));
         is_its && one.method.is_none() && (one.result.is_some() || one.error.is_some())
+    })
+}
+
+/// Reads the progress notification of a request, if the message is one. A large message is not parsed.
+pub(crate) fn progress_note(bytes: &[u8], token: u64) -> Option<ProgressNote> {
+    if bytes.len() > MAX_PROGRESS_BYTES {
+        return None;
+    }
+    let message = bounded_json::parse_bounded(bytes).ok()?;
+    if message.get("method")? != "notifications/progress" || message.get("id").is_some() {
+        return None;
+    }
+    let params = message.get("params")?;
+    if params.get("progressToken")?.as_u64() != Some(token) {
+        return None;
+    }
+    let amount = |key: &str| params.get(key)?.as_f64().filter(|amount| amount.is_finite() && *amount >= 0.0);
+    // Fractions are counted in thousandths, because a note counts in whole numbers.
+    let (done, total) = (amount("progress"), amount("total").filter(|total| *total > 0.0));
+    let whole = |amount: f64| amount.fract() == 0.0;
+    let scale = if [done, total].into_iter().flatten().all(whole) { 1.0 } else { 1000.0 };
+    let text = params.get("message").and_then(Value::as_str).unwrap_or_default();
+    Some(ProgressNote {
+        message: tool::text::escape_invisible_line(&tool::text::shorten(text, MAX_ERROR_CHARS)),
+        done_of_total: done.zip(total).map(|(done, total)| ((done * scale) as u64, (total * scale) as u64)),
+        data: None,
     })
 }
 
@@ -201,6 +234,26 @@ mod tests {
     use super::*;
 
     const AWAITED: PendingResponse = PendingResponse { id: 7, max_bytes: 1000 };
+
+    #[test]
+    fn progress_of_the_pending_request_only_is_read() {
+        let note = |params: Value| {
+            let text = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+            progress_note(text.to_string().as_bytes(), 7)
+        };
+        let half =
+            note(json!({"progressToken": 7, "progress": 50, "total": 100, "message": "h\u{1b}"})).unwrap();
+        assert_eq!((half.message.as_str(), half.done_of_total), ("h\\u{1b}", Some((50, 100))));
+        let part = note(json!({"progressToken": 7, "progress": 0.5, "total": 1.0})).unwrap();
+        assert_eq!(part.done_of_total, Some((500, 1000)));
+        assert_eq!(note(json!({"progressToken": 7, "progress": 3})).unwrap().done_of_total, None);
+        assert_eq!(note(json!({"progressToken": 8, "progress": 50})), None);
+        assert_eq!(note(json!({"progressToken": 7, "progress": 1, "message": "x".repeat(20_000)})), None);
+        assert_eq!(
+            progress_note(br#"{"method":"notifications/message","params":{"progressToken":7}}"#, 7),
+            None
+        );
+    }
 
     #[test]
     fn messages_are_classified_and_others_refused() {

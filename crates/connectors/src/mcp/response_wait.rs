@@ -2,6 +2,7 @@
 //! which are answered, and other messages, which are ignored. The number of messages is limited.
 
 use serde_json::Value;
+use tool::ProgressNote;
 
 use super::http::McpRequestContext;
 use super::message::{PendingResponse, ServerMessage, reply_to_server};
@@ -25,6 +26,8 @@ pub(crate) enum ReceivedMessage {
     Response(Value),
     /// Request of the server, with the reply to send.
     ServerRequest(Value),
+    /// Progress of the pending request.
+    Progress(ProgressNote),
     /// Message that needs no action.
     Ignored,
 }
@@ -44,6 +47,7 @@ impl ResponseWait {
                 self.requests += 1;
                 Ok(ReceivedMessage::ServerRequest(reply_to_server(&id, &method)))
             }
+            ServerMessage::Progress(note) => Ok(ReceivedMessage::Progress(note)),
             ServerMessage::Request(..) | ServerMessage::Other => Ok(ReceivedMessage::Ignored),
         }
     }
@@ -87,6 +91,7 @@ pub(crate) trait MessageStream {
             match hearing.receive(message).await? {
                 ReceivedMessage::Response(answer) => return Ok(answer),
                 ReceivedMessage::ServerRequest(reply) => self.send(&reply, leave).await?,
+                ReceivedMessage::Progress(note) => leave.report_progress(note),
                 ReceivedMessage::Ignored => {}
             }
         }

@@ -11,6 +11,7 @@ use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
 use tool::result::SandboxTier;
 
+use super::http::McpRequestContext;
 use super::message::PendingResponse;
 use super::response_wait::{ReceivedMessage, ResponseWait};
 use crate::error::McpError;
@@ -85,6 +86,7 @@ impl StdioTransport {
         &mut self,
         awaited: PendingResponse,
         request: &Value,
+        leave: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
         let mut out = to_line(request);
         let mut hearing = ResponseWait::new(awaited);
@@ -94,6 +96,7 @@ impl StdioTransport {
             match hearing.receive(line).await? {
                 ReceivedMessage::Response(answer) => return Ok(answer),
                 ReceivedMessage::ServerRequest(reply) => out.extend(to_line(&reply)),
+                ReceivedMessage::Progress(note) => leave.report_progress(note),
                 ReceivedMessage::Ignored => {}
             }
         }

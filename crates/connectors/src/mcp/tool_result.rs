@@ -3,12 +3,22 @@
 use manifest::OutputForm;
 use serde_json::{Map, Value, json};
 
+use super::content_block;
 use crate::bounded_json::{self, JsonRejection};
 use crate::error::McpError;
 
 /// Result of a tool call on a server.
 #[derive(Debug, PartialEq)]
-pub(crate) enum McpToolResult {
+pub(crate) struct McpToolResult {
+    /// Outcome that the tool reports.
+    pub(crate) outcome: McpToolOutcome,
+    /// Content blocks, for MCP clients.
+    pub(crate) content: Vec<Value>,
+}
+
+/// Outcome of a tool call on a server.
+#[derive(Debug, PartialEq)]
+pub(crate) enum McpToolOutcome {
     /// Output of the tool.
     Output(Value),
     /// Error reported by the tool.
@@ -27,29 +37,35 @@ pub(crate) fn parse_result(mut result: Value, form: OutputForm) -> Result<McpToo
         None if result.get("structuredContent").is_some() => Vec::new(),
         _ => return Err(garbled("a result without content")),
     };
+    let content = content_block::checked_blocks(content);
     if is_error {
-        return Ok(McpToolResult::ToolError(json!({"is_error": true, "text": joined_text(&content)})));
+        let outcome = McpToolOutcome::ToolError(json!({"is_error": true, "text": joined_text(&content)}));
+        return Ok(McpToolResult { outcome, content });
     }
-    match (result.get_mut("structuredContent").map(Value::take), form) {
-        (Some(structured), _) if !structured.is_null() => Ok(McpToolResult::Output(structured)),
-        (_, OutputForm::Json) => bounded_json::parse_bounded(joined_text(&content).as_bytes())
-            .map(McpToolResult::Output)
-            .map_err(|unfit| match unfit {
+    let output = match (result.get_mut("structuredContent").map(Value::take), form) {
+        (Some(structured), _) if !structured.is_null() => structured,
+        (_, OutputForm::Json) => {
+            bounded_json::parse_bounded(joined_text(&content).as_bytes()).map_err(|unfit| match unfit {
                 JsonRejection::TooManyValues => McpError::TooManyValues(bounded_json::MAX_JSON_VALUES),
                 JsonRejection::NotJson => {
                     garbled("its manifest states `output: json`, but its text is not JSON")
                 }
-            }),
-        (_, OutputForm::Text) => {
-            let mut fields = Map::new();
-            fields.insert("text".to_owned(), joined_text(&content).into());
-            let others: Vec<Value> = content.into_iter().filter(|block| !is_text(block)).collect();
-            if !others.is_empty() {
-                fields.insert("content".to_owned(), others.into());
-            }
-            Ok(McpToolResult::Output(Value::Object(fields)))
+            })?
         }
+        (_, OutputForm::Text) => text_output(&content),
+    };
+    Ok(McpToolResult { outcome: McpToolOutcome::Output(output), content })
+}
+
+/// Returns the output of a tool without structured content: its texts, and the other blocks.
+fn text_output(content: &[Value]) -> Value {
+    let mut fields = Map::new();
+    fields.insert("text".to_owned(), joined_text(content).into());
+    let others: Vec<Value> = content.iter().filter(|block| !is_text(block)).cloned().collect();
+    if !others.is_empty() {
+        fields.insert("content".to_owned(), others.into());
     }
+    Value::Object(fields)
 }
 
 fn is_text(block: &Value) -> bool {
@@ -77,9 +93,13 @@ mod tests {
 
     #[test]
     fn structured_content_takes_precedence_over_text() {
-        let gave = |value: Value| Some(McpToolResult::Output(value));
-        let check = |result: Value, form, expect| {
-            assert_eq!(parse_result(result.clone(), form).ok(), expect, "{result}")
+        let gave = |value: Value| Some(McpToolOutcome::Output(value));
+        let check = |result: Value, form, expect: Option<McpToolOutcome>| {
+            let parsed = parse_result(result.clone(), form).ok();
+            let content = parsed.as_ref().map(|parsed| Value::from(parsed.content.clone()));
+            assert_eq!(parsed.map(|parsed| parsed.outcome), expect, "{result}");
+            let sent = result.get("content").cloned().unwrap_or_else(|| json!([]));
+            assert!(content.is_none_or(|content| content == sent), "the blocks pass: {result}");
         };
         let text = |text: &str| json!({"type": "text", "text": text});
         let (plain, json) = (OutputForm::Text, OutputForm::Json);
@@ -97,7 +117,7 @@ mod tests {
         check(json!({"structuredContent": [1], "resultType": "complete"}), plain, gave(json!([1])));
         check(json!({"content": [], "resultType": "input_required"}), plain, None);
         check(json!({}), plain, None);
-        let complained = McpToolResult::ToolError(json!({"is_error": true, "text": "no"}));
+        let complained = McpToolOutcome::ToolError(json!({"is_error": true, "text": "no"}));
         check(json!({"content": [text("no")], "isError": true}), json, Some(complained));
     }
 

@@ -15,7 +15,7 @@ use registry::{CacheScope, RecordedPermit};
 use sandbox::{ConfinedCommand, Sandbox};
 use serde_json::Value;
 use tool::result::SandboxTier;
-use tool::{Arguments, Failure, FailureKind};
+use tool::{Arguments, Failure, FailureKind, Progress};
 
 use super::backoff::ServerBackoff;
 use super::client::{ClientTransport, McpClient};
@@ -86,10 +86,11 @@ impl Upstream {
         order: &RecordedPermit,
         place: ConnectTarget,
         (tool, arguments, form): (&str, Arguments, OutputForm),
-        deadline: Instant,
+        (deadline, progress): (Instant, &Progress),
     ) -> Result<(McpToolResult, SandboxTier), Failure> {
         let credential = self.credential(deadline).await?;
-        let leave = McpRequestContext { permit: order.value(), deadline, credential: credential.as_ref() };
+        let credential = credential.as_ref();
+        let leave = McpRequestContext { permit: order.value(), deadline, credential, progress };
         let (owner, turn) = (place.owner().cloned(), self.idle_clients.release_count());
         let mut client = match self.take_idle(owner.as_ref(), leave).await {
             Some(client) => client,

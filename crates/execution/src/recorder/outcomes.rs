@@ -67,11 +67,11 @@ pub(crate) fn record_outcome(
             if let Some(cut) = &done.truncated {
                 metrics::record_truncation(definition.name(), cut);
             }
-            ToolResult::done(name, done, metadata, latency_ms)
+            ToolResult::done(name, done, metadata, latency_ms).with_model_text(definition.model_text())
         }
         Err(failure) => {
             let failure = nudge::with_example(call, subject(call, name), &definition, failure);
-            failed(layer, call, name, failure, metadata)
+            failed(layer, call, name, failure, metadata).with_model_text(definition.model_text())
         }
     }
 }

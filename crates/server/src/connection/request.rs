@@ -35,7 +35,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             Err(id) => {
                 // The client could not tell two replies with the same id apart.
                 let error = RpcError::invalid_request("this id belongs to a request that is still open");
-                return self.send(None, &Err(error.with_data("id", &id))).await;
+                return self.send_error(None, error.with_data("id", &id)).await;
             }
         };
         let (id, withdrawn) = (ticket.id().clone(), ticket.cancellation().clone());
@@ -143,7 +143,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
     }
 
     async fn reply_now(&self, ticket: RequestGuard, reply: &RpcReply) {
-        let line = rpc::encode_reply(Some(ticket.id()), reply, self.connection.limits.max_line_bytes);
+        let line = rpc::encode_reply(ticket.id(), reply, self.connection.limits.max_line_bytes);
         // Closed before the reply is sent: a client that has received it may reuse the id.
         drop(ticket);
         self.outbox.send(line).await;
@@ -169,7 +169,7 @@ async fn answer_later(
         () = ticket.cancellation().cancelled() => return,
         () = outbox.closed() => return,
     };
-    let line = rpc::encode_reply(Some(ticket.id()), &reply, limit);
+    let line = rpc::encode_reply(ticket.id(), &reply, limit);
     drop((reply, held));
     // Closed before the reply is sent: a client that has received it may reuse the id.
     if ticket.close() {

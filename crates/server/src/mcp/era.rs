@@ -29,12 +29,15 @@ pub(crate) enum McpEra {
 impl McpEra {
     /// Takes `_meta` out of the parameters and determines the era from it.
     pub(crate) fn from_request(
-        session: &ConnectionState,
+        session: &mut ConnectionState,
         params: &mut Params,
     ) -> Result<(McpEra, Map<String, Value>), RpcError> {
         let meta: Map<String, Value> = params.optional("_meta")?.unwrap_or_default();
         let era = match meta.get(REVISION_KEY) {
-            Some(revision) => Self::stateless(revision, &meta)?,
+            Some(revision) => {
+                session.has_stateless_requests = true;
+                Self::stateless(revision, &meta)?
+            }
             None if session.handshake.is_some() => McpEra::Handshake,
             None => return Err(not_initialized()),
         };
@@ -112,7 +115,23 @@ fn not_initialized() -> RpcError {
         "send `initialize` first (protocol versions {handshakes}), or put `{REVISION_KEY}`: \"{STATELESS_REVISION}\" into the \
          request's `_meta`"
     );
-    RpcError::invalid_request(&message).with_data("code", "not_initialized")
+    RpcError::invalid_params("_meta", &message).with_data("code", "not_initialized")
+}
+
+/// Refuses a method that the stateless revision does not have, if the request is of that revision.
+pub(crate) fn refuse_stateless(
+    session: &mut ConnectionState,
+    params: &mut Params,
+    method: &str,
+) -> Result<(), RpcError> {
+    let meta: Map<String, Value> = params.optional("_meta")?.unwrap_or_default();
+    match meta.get(REVISION_KEY) {
+        Some(_) => {
+            session.has_stateless_requests = true;
+            Err(RpcError::unknown_method(method, []))
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +147,7 @@ mod tests {
         session.handshake =
             handshake.then_some(McpHandshake { client: Some("old".to_owned()), revision: "2025-11-25" });
         let mut params = Params::read(Some(json!({"_meta": meta}))).unwrap();
-        McpEra::from_request(&session, &mut params).map(|(era, _)| era)
+        McpEra::from_request(&mut session, &mut params).map(|(era, _)| era)
     }
 
     #[test]

@@ -23,8 +23,9 @@ const DISCOVER: &str = "server/discover";
 pub(crate) fn initialize(
     agent: &AgentContext,
     session: &mut ConnectionState,
-    call: MethodCall,
+    mut call: MethodCall,
 ) -> MethodResult {
+    era::refuse_stateless(session, &mut call.params, "initialize")?;
     if session.handshake.is_some() {
         return Err(RpcError::invalid_request("this connection is already initialized"));
     }

@@ -25,10 +25,10 @@ where
     let (sender, mut notes) = mpsc::channel(MAX_QUEUED_NOTES);
     request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
     let mut running = Box::pin(execute(request));
-    let mut step = 0_u64;
-    let mut send = async |note| {
-        step += 1;
-        notifier.notify(METHOD, &notification_params(&token, step, note)).await;
+    let mut amounts = ProgressAmounts::default();
+    let mut send = async |note: ProgressNote| {
+        let amount = amounts.next(note.done_of_total);
+        notifier.notify(METHOD, &notification_params(&token, amount, note)).await;
     };
     let ended = loop {
         tokio::select! {
@@ -43,14 +43,39 @@ where
     ended
 }
 
-/// Builds the notification parameters. MCP requires a number that increases with every notification, so the
-/// share of the work is sent in `_meta`.
-fn notification_params(token: &Value, step: u64, note: ProgressNote) -> Value {
+/// Amount of work in a notification, and the total if it is known.
+type ProgressAmount = (u64, Option<u64>);
+
+/// Amounts that were sent. MCP requires an amount that increases with every notification.
+#[derive(Default)]
+struct ProgressAmounts {
+    next: u64,
+}
+
+impl ProgressAmounts {
+    /// Returns the share of the work that is done, or the next larger number if the share is unknown or has
+    /// not grown.
+    fn next(&mut self, share: Option<(u64, u64)>) -> ProgressAmount {
+        let (amount, total) = match share {
+            Some((done, total)) if done >= self.next => (done, Some(total)),
+            Some(_) | None => (self.next, None),
+        };
+        self.next = amount.saturating_add(1);
+        (amount, total)
+    }
+}
+
+fn notification_params(token: &Value, (amount, total): ProgressAmount, note: ProgressNote) -> Value {
     let mut meta = Map::new();
     let share = note.done_of_total.map(|(done, total)| json!({"done": done, "total": total}));
     meta.extend(share.map(|share| ("sinew/share".to_owned(), share)));
     meta.extend(note.data.map(|data| ("sinew/data".to_owned(), data)));
-    json!({"progressToken": token, "progress": step, "message": note.message, "_meta": meta})
+    let mut params =
+        json!({"progressToken": token, "progress": amount, "message": note.message, "_meta": meta});
+    if let (Some(total), Some(params)) = (total, params.as_object_mut()) {
+        params.insert("total".to_owned(), total.into());
+    }
+    params
 }
 
 #[cfg(test)]
@@ -90,6 +115,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn amounts_increase_whatever_the_tool_reports() {
+        let mut amounts = ProgressAmounts::default();
+        let reported = [Some((0, 100)), Some((50, 100)), None, Some((10, 100)), Some((100, 100)), None];
+        let sent: Vec<ProgressAmount> = reported.into_iter().map(|share| amounts.next(share)).collect();
+        let expect = [(0, Some(100)), (50, Some(100)), (51, None), (52, None), (100, Some(100)), (101, None)];
+        assert_eq!(sent, expect);
+    }
+
     #[tokio::test]
     async fn progress_precedes_the_result_in_increasing_order() {
         let (server, client) = tokio::io::duplex(1024);
@@ -113,12 +147,14 @@ mod tests {
         assert!(!ended.success);
         let mut lines = BufReader::new(client).lines();
         for (step, message) in [(1, "half"), (2, "done")] {
+            let total = (step == 1).then(|| json!(2));
             let text: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
             assert_eq!((&text["method"], &text["params"]["progressToken"]), (&json!(METHOD), &json!("tok")));
             assert_eq!(
                 (&text["params"]["progress"], &text["params"]["message"]),
                 (&json!(step), &json!(message))
             );
+            assert_eq!(text["params"].get("total"), total.as_ref());
             if step == 1 {
                 let meta = json!({"sinew/share": {"done": 1, "total": 2}, "sinew/data": {"seq": 0}});
                 assert_eq!(text["params"]["_meta"], meta);

@@ -23,6 +23,9 @@ pub(crate) struct StatusReply {
 pub(crate) struct LimitsReply {
     max_line_bytes: usize,
     max_connections: usize,
+    /// Setting that the file descriptor limit reduces to `max_connections`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreduced_max_connections: Option<usize>,
     max_in_flight_per_connection: usize,
 }
 
@@ -37,6 +40,7 @@ impl LimitsReply {
         LimitsReply {
             max_line_bytes: limits.max_line_bytes,
             max_connections: limits.max_connections,
+            unreduced_max_connections: limits.unreduced_connections,
             max_in_flight_per_connection: limits.max_in_flight,
         }
     }

@@ -64,6 +64,9 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     table.add_row(["tools", &text("/tools")]);
     table.add_row(["ledger", &ledger_text(&text)]);
     table.add_row(["workspaces", &folders]);
+    if let Some(line) = descriptor_limit_text(status) {
+        table.add_row(["limits", &line]);
+    }
     if status["proposal"].is_object() {
         let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
         table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
@@ -72,6 +75,16 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
         table.add_row(["reload", &line]);
     }
     print_result_line(table)
+}
+
+/// Describes a setting that the file descriptor limit reduces.
+pub(super) fn descriptor_limit_text(status: &Value) -> Option<String> {
+    let limit = |name: &str| status["limits"][name].as_u64();
+    let (setting, actual) = (limit("unreduced_max_connections")?, limit("max_connections")?);
+    Some(format!(
+        "limits.max_connections is {setting}, but only {actual} connections are accepted: the daemon may open too few \
+         files; raise the hard limit (`ulimit -Hn`) for the process that starts it"
+    ))
 }
 
 /// Returns the mode, the reason and time of the change that led to it, and the command that leaves it.

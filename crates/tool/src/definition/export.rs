@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::model_schema::model_schema;
 use crate::ToolDefinition;
 
 /// Format of an exported tool definition.
@@ -30,12 +31,12 @@ impl ToolFormat {
             ToolFormat::Openai => json!({"type": "function", "function": {
                 "name": definition.name_without_dots(),
                 "description": definition.description(),
-                "parameters": definition.input_schema(),
+                "parameters": model_schema(definition.input_schema()),
             }}),
             ToolFormat::Anthropic => json!({
                 "name": definition.name_without_dots(),
                 "description": definition.description(),
-                "input_schema": definition.input_schema(),
+                "input_schema": model_schema(definition.input_schema()),
             }),
         }
     }
@@ -43,9 +44,9 @@ impl ToolFormat {
 
 fn mcp(definition: &ToolDefinition) -> Value {
     let mut tool = json!({
-        "name": definition.name(),
+        "name": definition.name_without_dots(),
         "description": definition.description(),
-        "inputSchema": definition.input_schema(),
+        "inputSchema": model_schema(definition.input_schema()),
         "annotations": definition.annotations(),
         "_meta": {
             "sinew/category": definition.category(),
@@ -75,9 +76,9 @@ mod tests {
     #[test]
     fn each_format_has_its_shape() {
         let definition = definition();
-        let schema = definition.input_schema().clone();
+        let schema = model_schema(definition.input_schema());
         let mcp = ToolFormat::Mcp.export(&definition);
-        assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("git.status"), &schema));
+        assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("git__status"), &schema));
         assert_eq!(mcp["outputSchema"], json!({"type": "object"}));
         let openai = ToolFormat::Openai.export(&definition);
         assert_eq!(openai["type"], "function");

@@ -10,6 +10,7 @@ use super::path_argument::PathArgument;
 use super::schema_of::{Direction, schema_of};
 use crate::definition::Annotations;
 use crate::definition::{DefinitionError, ToolParameter};
+use crate::result::ModelText;
 use crate::text::{MAX_QUOTED_CHARS, SharedText, shorten};
 use crate::{Category, Mode, RiskLevel, ToolDefinition, ToolName};
 
@@ -73,6 +74,9 @@ pub struct ToolSpec {
     /// Digest of the implementation, such as a manifest and the program it runs. Part of the pinned hash.
     #[serde(default)]
     pub origin: Option<String>,
+    /// Function that renders an output as text for a language model.
+    #[serde(skip)]
+    pub model_text: Option<ModelText>,
 }
 
 fn first_version() -> String {
@@ -105,6 +109,7 @@ impl ToolSpec {
             annotations: Annotations::default(),
             example: None,
             origin: None,
+            model_text: None,
         }
     }
 
@@ -168,6 +173,7 @@ impl ToolSpec {
             annotations: self.annotations,
             example: self.example,
             origin: self.origin,
+            model_text: self.model_text,
             paths,
             outward,
             hash: SharedText::default(),

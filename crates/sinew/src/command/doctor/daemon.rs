@@ -8,7 +8,7 @@ use manifest::Manifest;
 use serde_json::{Value, json};
 
 use super::Row;
-use crate::command::check;
+use crate::command::{check, status};
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::service::{self, ServiceFacts, ServiceFile, ServiceManagerKind};
@@ -81,6 +81,9 @@ fn daemon_row(setting: &CommandContext) -> Row {
             format!("the daemon is {version}, this program is {ours}"),
         )
         .remedy("sinew service restart");
+    }
+    if let Some(reduced) = status::descriptor_limit_text(&status) {
+        return Row::note("daemon", "accepts all connections", reduced);
     }
     match status.pointer("/ledger/state").and_then(Value::as_str) {
         Some("ready") => Row::good("daemon", "answers and records", format!("version {version}")),
