@@ -58,6 +58,14 @@ impl Document {
         Self::read_from(path, file)
     }
 
+    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link is something.
+    pub fn read_trusted_if_present(path: &Path) -> Result<Option<Self>, DocumentError> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            _ => Self::read_trusted(path).map(Some),
+        }
+    }
+
     fn read_from(path: &Path, file: File) -> Result<Self, DocumentError> {
         let name = path.display().to_string();
         let metadata = file.metadata().map_err(|error| read_error(path, &error))?;

@@ -7,6 +7,7 @@
 
 mod merge;
 mod render;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::document::Origin;
 use crate::{Document, DocumentError, YamlNode, YamlNodeKind};
 
 pub use merge::merge;
+pub use schema::allow_list_changes;
 
 /// Value of a layered tree, with the place it was written at.
 #[derive(Clone, Debug)]
