@@ -15,6 +15,14 @@ pub struct Home {
 }
 
 #[allow(clippy::new_without_default)] // creating a home writes to the disk
+/// Policy files, which are layers over the built-in ones.
+const LAYERED_FILES: [&str; 4] = [
+    "governance/tools.yaml",
+    "governance/modes.yaml",
+    "governance/safety.yaml",
+    "governance/guardrails.yaml",
+];
+
 impl Home {
     /// Creates a home without any configuration.
     pub fn new() -> Home {
@@ -82,7 +90,7 @@ impl Home {
     }
 
     fn initialise(&self) {
-        self.run(&["init"]).must_exit(0);
+        self.run(&["init", "--full"]).must_exit(0);
         let workspace = self.workspace().display().to_string();
         self.run(&["workspace", "add", &workspace]).must_exit(0);
     }
@@ -109,8 +117,21 @@ impl Home {
         path
     }
 
-    /// Replaces a configuration file atomically, because a watching daemon must not read half of it.
+    /// Replaces a configuration file. A policy file replaces the built-in one too, unless it says what it
+    /// extends: most tests state a whole policy.
     pub fn configure(&self, name: &str, content: &str) {
+        let is_whole = content.contains("extends:") || content.trim().is_empty();
+        match is_whole || !LAYERED_FILES.contains(&name) {
+            true => self.configure_layer(name, content),
+            // At the end, where it moves no line.
+            false => {
+                self.configure_layer(name, &format!("{}\nextends: none\n", content.trim_end_matches('\n')))
+            }
+        }
+    }
+
+    /// Replaces a configuration file atomically, because a watching daemon must not read half of it.
+    pub fn configure_layer(&self, name: &str, content: &str) {
         let draft = self.root().join("configuration.draft");
         std::fs::write(&draft, content).expect("write configuration");
         let owner = std::fs::metadata(self.root().join("config")).expect("there is a configuration");

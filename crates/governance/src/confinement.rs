@@ -3,6 +3,7 @@
 use tool::{RuleRef, ToolDefinition};
 
 use crate::policy::Policy;
+use crate::problems::rule_at;
 use crate::tools_file::NetworkAccess;
 
 /// Folders that every sandboxed program may read and execute from: the system and installed software, but no
@@ -39,8 +40,7 @@ impl Policy {
                 ("cpu_seconds", entry.cpu_seconds.is_some()),
             ];
             let (limit, _) = limits.into_iter().find(|(_, given)| *given)?;
-            let file = self.files().documents.tools.name().into();
-            Some(RuleRef { file, line: key.line, id: format!("{name}.{limit}").into() })
+            Some(rule_at(&self.files().documents.tools, key, format!("{name}.{limit}")))
         });
         limited.or_else(|| {
             let id = format!("{name}.requires_sandbox").into();

@@ -5,11 +5,17 @@ use serde::Deserialize;
 use strict_yaml::{Located, LocatedMap};
 use tool::Mode;
 
+use crate::tools_file::Extends;
+
 /// Operational modes and the rules that change between them.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "modes.yaml")]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct ModesFile {
+    /// Base of this file: the built-in file (the default), or none.
+    #[serde(default)]
+    pub extends: Option<Extends>,
     /// Modes by name. A mode that is not listed keeps its built-in rules.
     #[schemars(extend("propertyNames" = {"enum": Mode::ALL.map(Mode::as_str)}))]
     pub modes: LocatedMap<ModeEntry>,
@@ -23,6 +29,7 @@ pub struct ModesFile {
 /// One operational mode.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct ModeEntry {
     /// Description for people.
     #[serde(default)]

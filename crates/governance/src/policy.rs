@@ -13,6 +13,7 @@ use tool::{Category, Mode, RuleRef, ToolName, canonical};
 use crate::built_in_denials::{BUILT_IN_FILE_NAME, BuiltInDenials};
 use crate::common_paths::CommonPaths;
 use crate::glob::PathGlobs;
+use crate::layers::{self, LayerDefault, UserFiles};
 use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
 use crate::policy_environment::PolicyEnvironment;
@@ -54,7 +55,10 @@ pub struct PolicyFiles {
     pub tools: ToolsFile,
     /// `safety.yaml`.
     pub safety: SafetyFile,
+    /// Merged documents, from which the three above were parsed.
     pub(crate) documents: PolicyDocuments,
+    /// The user's files, and the meaning of one that does not say what it extends.
+    pub(crate) user: (UserFiles, LayerDefault),
 }
 
 #[derive(Clone, Debug)]
@@ -73,36 +77,50 @@ const EMBEDDED_TOOLS: &str = include_str!("../../../config/governance/tools.yaml
 const EMBEDDED_SAFETY: &str = include_str!("../../../config/governance/safety.yaml");
 
 impl Policy {
-    /// Loads the policy files of a folder. Only their owner may be able to write them.
+    /// Loads the policy files of a folder, each over the built-in one. A file that does not exist changes
+    /// nothing. Only their owner may be able to write them.
     pub fn load(folder: &Path, environment: &PolicyEnvironment) -> Result<Self, PolicyError> {
+        Self::load_with(folder, LayerDefault::Extend, environment)
+    }
+
+    /// Like `load`, with the meaning of a file that does not say what it extends.
+    pub fn load_with(
+        folder: &Path,
+        default: LayerDefault,
+        environment: &PolicyEnvironment,
+    ) -> Result<Self, PolicyError> {
         if !folder.is_dir() {
             let missing =
                 DocumentError::for_file(&folder.display().to_string(), "is not a folder of policy files");
             return Err(PolicyError::new(vec![missing.with_suggestion("`sinew init` writes one")]));
         }
-        let read = |name: &str| Document::read_trusted(&folder.join(name));
-        let (modes, tools, safety) =
-            combine_results(read("modes.yaml"), read("tools.yaml"), read("safety.yaml"))?;
-        Self::from_documents(PolicyDocuments { modes, tools, safety }, environment)
+        let (mut user, mut errors) = (UserFiles::default(), Vec::new());
+        for file in PolicyFile::ALL {
+            match Document::read_trusted_if_present(&folder.join(file.name())) {
+                Ok(document) => user.set(file, document),
+                Err(error) => errors.push(error),
+            }
+        }
+        match errors.is_empty() {
+            true => Self::from_user_files(user, default, environment),
+            false => Err(PolicyError::new(errors)),
+        }
     }
 
     /// Loads the policy that ships with Sinew.
     pub fn embedded(environment: &PolicyEnvironment) -> Result<Self, PolicyError> {
-        let (modes, tools, safety) = combine_results(
-            embedded_modes(),
-            embedded("tools.yaml", EMBEDDED_TOOLS),
-            embedded("safety.yaml", EMBEDDED_SAFETY),
-        )?;
-        Self::from_documents(PolicyDocuments { modes, tools, safety }, environment)
+        Self::from_user_files(UserFiles::default(), LayerDefault::Extend, environment)
     }
 
-    pub(crate) fn from_documents(
-        documents: PolicyDocuments,
+    pub(crate) fn from_user_files(
+        user: UserFiles,
+        default: LayerDefault,
         environment: &PolicyEnvironment,
     ) -> Result<Self, PolicyError> {
+        let documents = user.merge(default)?;
         let (modes, tools, safety) =
             combine_results(documents.modes.parse(), documents.tools.parse(), documents.safety.parse())?;
-        let files = PolicyFiles { modes, tools, safety, documents };
+        let files = PolicyFiles { modes, tools, safety, documents, user: (user, default) };
         let built_in_denials = BuiltInDenials::new(&environment.protected).map_err(|error| {
             PolicyError::new(vec![DocumentError::for_file(
                 BUILT_IN_FILE_NAME,
@@ -123,26 +141,34 @@ impl Policy {
         self.with_isolation(other.isolation)
     }
 
-    /// Returns the text of a policy file.
-    pub fn text(&self, file: PolicyFile) -> &str {
-        self.files.documents.get(file).text()
+    /// Returns the text of a user's policy file, if there is one.
+    pub fn user_text(&self, file: PolicyFile) -> Option<&str> {
+        self.files.user.0.get(file).map(Document::text)
     }
 
-    /// Loads the same files with a new text for one of them, for the same machine.
-    pub fn with_text(
+    /// Returns a policy file merged with the built-in one.
+    pub fn merged_document(&self, file: PolicyFile) -> &Document {
+        self.files.documents.get(file)
+    }
+
+    /// Loads the same files with a new text for one of the user's, for the same machine.
+    pub fn with_user_text(
         &self,
         file: PolicyFile,
         text: &str,
         environment: &PolicyEnvironment,
     ) -> Result<Policy, PolicyError> {
-        let changed = Policy::from_documents(self.files.documents.with_text(file, text)?, environment)?;
-        Ok(changed.on_the_machine_of(self))
+        let (mut user, default) = self.files.user.clone();
+        let name = user.get(file).map_or(file.name(), Document::name).to_owned();
+        let document = Document::from_text(&name, text);
+        user.set(file, Some(document.map_err(|error| PolicyError::new(vec![error]))?));
+        Ok(Policy::from_user_files(user, default, environment)?.on_the_machine_of(self))
     }
 
     /// Returns an error at the location of a rule.
     pub fn error_at(&self, rule: &RuleRef, message: &str) -> DocumentError {
-        let documents = PolicyFile::ALL.map(|file| self.files.documents.get(file));
-        match documents.into_iter().find(|document| document.name() == &*rule.file) {
+        let mut documents = PolicyFile::ALL.into_iter().map(|file| self.files.documents.get(file));
+        match documents.find_map(|document| document.find_source(&rule.file)) {
             Some(document) => document.error_at(rule.line, 1, message),
             None => DocumentError { line: rule.line, ..DocumentError::for_file(&rule.file, message) },
         }
@@ -255,7 +281,7 @@ impl CheckedFiles {
         if !self.errors.is_empty() {
             return Err(PolicyError::new(self.errors));
         }
-        let hash = files.documents.hash().into();
+        let hash = files.hash().into();
         let CheckedFiles {
             modes,
             transitions,
@@ -293,44 +319,44 @@ impl PolicyDocuments {
             PolicyFile::Safety => &self.safety,
         }
     }
+}
 
-    /// Returns the files with a new text for one of them.
-    pub(crate) fn with_text(&self, file: PolicyFile, text: &str) -> Result<PolicyDocuments, PolicyError> {
-        let document = Document::from_text(self.get(file).name(), text);
-        let document = document.map_err(|error| PolicyError::new(vec![error]))?;
-        let mut documents = self.clone();
-        *match file {
-            PolicyFile::Modes => &mut documents.modes,
-            PolicyFile::Tools => &mut documents.tools,
-            PolicyFile::Safety => &mut documents.safety,
-        } = document;
-        Ok(documents)
-    }
-
-    /// Hashes each text with its length, so that no two sets of files share a digest.
+impl PolicyFiles {
+    /// Hashes the text of every layer with its length, so that no two sets of files share a digest.
     fn hash(&self) -> String {
         let mut bytes = Vec::new();
-        for document in [&self.modes, &self.tools, &self.safety] {
-            bytes.extend_from_slice(&(document.text().len() as u64).to_be_bytes());
-            bytes.extend_from_slice(document.text().as_bytes());
+        let mut add = |text: &str| {
+            bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        };
+        for file in PolicyFile::ALL {
+            add(file.built_in_text());
+            add(self.user.0.get(file).map_or("", Document::text));
         }
+        add(match self.user.1 {
+            LayerDefault::Extend => "extend",
+            LayerDefault::Replace => "replace",
+        });
         canonical::sha256_hex(&bytes)
     }
 }
 
-fn embedded(name: &str, text: &str) -> Result<Document, DocumentError> {
-    Document::from_text(&format!("config/governance/{name}"), text)
-}
-
-fn embedded_modes() -> Result<Document, DocumentError> {
-    embedded("modes.yaml", EMBEDDED_MODES)
+impl PolicyFile {
+    /// Returns the text of the built-in file.
+    pub(crate) fn built_in_text(self) -> &'static str {
+        match self {
+            PolicyFile::Modes => EMBEDDED_MODES,
+            PolicyFile::Tools => EMBEDDED_TOOLS,
+            PolicyFile::Safety => EMBEDDED_SAFETY,
+        }
+    }
 }
 
 /// Returns the built-in rules, which apply to modes that the file does not list: a file without LOCKDOWN must
 /// not leave it open.
 fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions), PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
-    let document = embedded_modes().map_err(alone)?;
+    let document = layers::built_in_documents()?.modes;
     let file: ModesFile = document.parse().map_err(alone)?;
     let mut rules = PerMode::default();
     let mut inspection = FileInspection::new(&document);
@@ -346,7 +372,7 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
 /// Paths forbidden to every tool where the file has no list: a file from before there was one must not open them.
 fn built_in_paths(environment: &PolicyEnvironment) -> Result<CommonPaths, PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
-    let document = embedded("tools.yaml", EMBEDDED_TOOLS).map_err(alone)?;
+    let document = layers::built_in_documents()?.tools;
     let file: ToolsFile = document.parse().map_err(alone)?;
     let mut inspection = FileInspection::new(&document);
     let common = CommonPaths::check(&file, environment, &mut inspection);

@@ -9,6 +9,7 @@ use tool::{Mode, RiskLevel, RuleRef, ToolDefinition};
 use crate::effective_policy::EffectivePolicy;
 use crate::files::{RunningCalls, SecretAction};
 use crate::policy::Policy;
+use crate::problems::rule_at;
 use crate::rates::{RateLimits, RateRules};
 use crate::situation::RateCounts;
 use crate::transitions::Transitions;
@@ -45,16 +46,16 @@ impl Policy {
 
     /// Returns the secret patterns, for the components that filter arguments, results and ledger records.
     pub fn secrets(&self) -> impl Iterator<Item = SecretRule> {
-        let file = self.files().documents.safety.name();
+        let file = &self.files().documents.safety;
         self.files().safety.content_filtering.secret_patterns.iter().map(move |secret| SecretRule {
             name: secret.name.clone(),
             pattern: secret.pattern.value.clone(),
             action: secret.action,
-            rule: RuleRef {
-                file: file.into(),
-                line: secret.pattern.line,
-                id: format!("content_filtering.secret_patterns.{}", secret.name).into(),
-            },
+            rule: rule_at(
+                file,
+                &secret.pattern,
+                format!("content_filtering.secret_patterns.{}", secret.name),
+            ),
         })
     }
 

@@ -53,7 +53,7 @@ impl<'a> FileInspection<'a> {
 
     /// Returns the reference of the rule at this location.
     pub(crate) fn rule_ref<T>(&self, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
-        RuleRef { file: self.document.name().into(), line: at.line, id: id.into() }
+        rule_at(self.document, at, id)
     }
 
     /// Parses a mode (case-sensitive) and reports an unknown one.
@@ -77,6 +77,12 @@ impl<'a> FileInspection<'a> {
         }
         modes
     }
+}
+
+/// Returns the reference of the rule that was written at this location of a merged document.
+pub(crate) fn rule_at<T>(document: &Document, at: &Located<T>, id: impl Into<Arc<str>>) -> RuleRef {
+    let origin = document.origin(at.line, at.column);
+    RuleRef { file: origin.document.name().into(), line: origin.line, id: id.into() }
 }
 
 pub(crate) fn suggest_mode(word: &str) -> String {

@@ -5,6 +5,8 @@ use serde::Deserialize;
 use strict_yaml::{Located, LocatedMap};
 use tool::{Category, Mode, RiskLevel};
 
+use crate::tools_file::Extends;
+
 /// Sections whose absence would silently loosen the policy, and how to state that it is intended.
 pub(crate) const REQUIRED_SECTIONS: [(&str, &str); 3] = [
     ("content_filtering", "`content_filtering: {secret_patterns: []}` disables the search for secrets"),
@@ -15,8 +17,12 @@ pub(crate) const REQUIRED_SECTIONS: [(&str, &str); 3] = [
 /// Limits and safeguards that apply to all tools.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "safety.yaml", extend("required" = REQUIRED_SECTIONS.map(|(section, _)| section)))]
+#[schemars(title = "safety.yaml")]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct SafetyFile {
+    /// Base of this file: the built-in file (the default), or none.
+    #[serde(default)]
+    pub extends: Option<Extends>,
     /// Content filters. The patterns are checked here and applied by the redactor.
     #[serde(default)]
     pub content_filtering: ContentFiltering,
@@ -38,6 +44,7 @@ pub struct SafetyFile {
 /// Content filters.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct ContentFiltering {
     /// Patterns of secrets.
     #[serde(default)]
@@ -72,6 +79,7 @@ pub enum SecretAction {
 /// Outbound gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct OutboundGateway {
     /// Allowed hosts: `example.org`, `*.example.org` for all its subdomains, or `*`. An empty list allows
     /// none.
@@ -112,6 +120,7 @@ pub struct RateEntry {
 /// Approval settings.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct HumanApproval {
     /// Time in seconds after which an unanswered approval request is denied. Default 300.
     #[serde(default)]

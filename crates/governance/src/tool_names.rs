@@ -93,7 +93,7 @@ impl Policy {
                 written.text,
                 definition.name()
             );
-            let error = self.files().documents.tools.error_at(written.rule.line, 1, &message);
+            let error = self.error_at(&written.rule, &message);
             DocumentError { suggestion: Some("list each path without wildcards".to_owned()), ..error }
         });
         found.collect()

@@ -11,7 +11,20 @@ use crate::command_entry::CommandEntry;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tools.yaml")]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct ToolsFile {
+    /// Base of this file: the built-in file (the default), or none.
+    #[serde(default)]
+    pub extends: Option<Extends>,
+    /// Sets of paths by name, used as `"@name"` in lists of paths.
+    #[serde(default)]
+    pub path_sets: LocatedMap<Vec<Located<String>>>,
+    /// Sets of commands by name, used as `"@name"` in lists of commands.
+    #[serde(default)]
+    pub command_sets: LocatedMap<Vec<Located<CommandEntry>>>,
+    /// Sets of hosts by name, used as `"@name"` in lists of hosts, also in `safety.yaml`.
+    #[serde(default)]
+    pub host_sets: LocatedMap<Vec<Located<String>>>,
     /// Tool categories, and the rules for all tools of a category.
     #[serde(default)]
     pub tool_categories: LocatedMap<CategoryEntry>,
@@ -23,9 +36,20 @@ pub struct ToolsFile {
     pub tools: LocatedMap<ToolEntry>,
 }
 
+/// Base of a policy file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Extends {
+    /// The file replaces the built-in one.
+    None,
+    /// The file overrides the built-in one key by key.
+    BuiltIn,
+}
+
 /// One tool category.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct CategoryEntry {
     /// Description for people.
     #[serde(default)]
@@ -46,6 +70,7 @@ pub struct CategoryEntry {
 /// Rules of one tool.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct ToolEntry {
     /// Tool category, if it differs from the definition.
     #[serde(default)]

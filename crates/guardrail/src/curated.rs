@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
+use strict_yaml::layered::{self, LayeredNode};
 use strict_yaml::{Document, DocumentError, Located};
 use tool::refusal::ArgumentProblem;
 use tool::{RuleRef, ToolDefinition, ToolName, canonical};
@@ -23,6 +24,13 @@ pub use changes::{CuratedChange, RequirementChange};
 pub const EMBEDDED_FILE: (&str, &str) = ("guardrails.yaml", EMBEDDED_TEXT);
 
 const EMBEDDED_TEXT: &str = include_str!("../../../config/governance/guardrails.yaml");
+
+/// Keys whose values are data of a call: they are replaced as a whole.
+const OPAQUE_KEYS: [&str; 1] = ["example"];
+
+fn embedded_document() -> Result<Document, DocumentError> {
+    Document::from_text(&format!("built-in/{}", EMBEDDED_FILE.0), EMBEDDED_TEXT)
+}
 
 /// Requirements of the curated map, by tool name.
 #[derive(Debug, Default)]
@@ -39,22 +47,50 @@ impl CuratedGuardrails {
         Self::default()
     }
 
-    /// Loads `guardrails.yaml` from a policy folder. Refuses a file that users other than its owner can
-    /// write.
+    /// Loads `guardrails.yaml` from a policy folder over the built-in map; without a file, the built-in map.
+    /// Refuses a file that users other than its owner can write.
     pub fn load(folder: &Path) -> Result<Self, CuratedError> {
-        let file = folder.join(EMBEDDED_FILE.0);
-        let document = Document::read_trusted(&file).map_err(|error| {
-            let error =
-                if file.exists() { error } else { error.with_suggestion("run `sinew init` to create it") };
-            CuratedError { problems: vec![error] }
-        })?;
-        Self::from_document(document)
+        Self::load_over(folder, |user| {
+            let mut user = LayeredNode::read(user, &OPAQUE_KEYS)?;
+            let base = LayeredNode::read(&embedded_document()?, &OPAQUE_KEYS)?;
+            let base = match user.take("extends") {
+                None => Some(base),
+                Some(word) if word.text() == Some("built_in") => Some(base),
+                Some(word) if word.text() == Some("none") => None,
+                Some(word) => {
+                    let error = word.error("`extends` must be `none` or `built_in`");
+                    return Err(error.with_suggestion("remove the key to extend the built-in file"));
+                }
+            };
+            Ok(match base {
+                Some(base) => layered::merge(base, user, &mut Vec::new()),
+                None => user,
+            })
+        })
+    }
+
+    /// Loads `guardrails.yaml` in place of the built-in map, as versions before layers did.
+    pub fn load_alone(folder: &Path) -> Result<Self, CuratedError> {
+        Self::load_over(folder, |user| {
+            let mut user = LayeredNode::read(user, &OPAQUE_KEYS)?;
+            user.take("extends");
+            Ok(user)
+        })
+    }
+
+    fn load_over(
+        folder: &Path,
+        merge: impl FnOnce(&Document) -> Result<LayeredNode, DocumentError>,
+    ) -> Result<Self, CuratedError> {
+        let alone = |error| CuratedError { problems: vec![error] };
+        let user = Document::read_trusted_if_present(&folder.join(EMBEDDED_FILE.0)).map_err(alone)?;
+        let Some(user) = user else { return Self::embedded() };
+        Self::from_document(merge(&user).map_err(alone)?.into_document(user.name()))
     }
 
     /// Loads the map that ships with Sinew.
     pub fn embedded() -> Result<Self, CuratedError> {
-        let document = Document::from_text(&format!("config/governance/{}", EMBEDDED_FILE.0), EMBEDDED_TEXT);
-        Self::from_document(document.map_err(|error| CuratedError { problems: vec![error] })?)
+        Self::from_document(embedded_document().map_err(|error| CuratedError { problems: vec![error] })?)
     }
 
     pub(crate) fn from_document(document: Document) -> Result<Self, CuratedError> {
@@ -64,6 +100,11 @@ impl CuratedGuardrails {
             entry_checks::check_entries(&document, file).map_err(|problems| CuratedError { problems })?;
         let hash = canonical::sha256_hex(document.text().as_bytes());
         Ok(CuratedGuardrails { entries, document: Some(document), hash })
+    }
+
+    /// Document of the entries, merged from its layers. `None` for the empty map.
+    pub fn document(&self) -> Option<&Document> {
+        self.document.as_ref()
     }
 
     /// SHA-256 digest of the file, as recorded in the ledger.

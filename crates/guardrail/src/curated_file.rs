@@ -9,7 +9,11 @@ use strict_yaml::{Located, LocatedMap};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "guardrails.yaml")]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct GuardrailsFile {
+    /// Base of this file: `built_in` (the default), or `none` to replace the built-in file.
+    #[serde(default)]
+    pub extends: Option<String>,
     /// Tools, by the name callers use. A tool of that name need not exist here.
     pub tools: LocatedMap<CuratedEntry>,
 }
@@ -17,6 +21,7 @@ pub struct GuardrailsFile {
 /// Requirements for one tool name.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(transform = strict_yaml::layered::allow_list_changes)]
 pub struct CuratedEntry {
     /// Required arguments. Absent, null and "" count as missing; 0, false, [] and {} count as present.
     #[serde(default)]

@@ -7,41 +7,105 @@ mod flow_list;
 mod yaml_lines;
 
 use governance::policy_environment::PolicyEnvironment;
+use governance::rules::quote_yaml;
 use governance::suggested_change::{EditAction, PolicyEdit};
 use governance::{Policy, PolicyError};
+use strict_yaml::{YamlNode, YamlNodeKind};
 
 use yaml_lines::{KeyLookup, YamlEntry};
 
-/// Returns the policy with one edit applied to its files, or `None` where the file is written in a form
+/// Returns the policy with one edit applied to the user's files, or `None` where the file is written in a form
 /// that only a person should edit.
 pub fn amended(
     policy: &Policy,
     edit: &PolicyEdit,
     environment: &PolicyEnvironment,
 ) -> Result<Option<Policy>, PolicyError> {
-    match apply_edit(policy.text(edit.file), edit) {
-        Some(text) => policy.with_text(edit.file, &text, environment).map(Some),
+    let below = if has_list(policy, edit) { ListBelow::Present } else { ListBelow::Absent };
+    match apply_edit(policy.user_text(edit.file).unwrap_or_default(), edit, below) {
+        Some(text) => policy.with_user_text(edit.file, &text, environment).map(Some),
         None => Ok(None),
     }
 }
 
+/// List of the built-in policy at the place of an edit. It is changed, not replaced, where the user's file does
+/// not have the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ListBelow {
+    Present,
+    Absent,
+}
+
+fn has_list(policy: &Policy, edit: &PolicyEdit) -> bool {
+    let Ok(tree) = policy.merged_document(edit.file).tree() else { return false };
+    let find = |node: YamlNode, key: &String| {
+        let mut entries = node.entries().iter();
+        entries.find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, value)| value.clone())
+    };
+    let found = edit.keys.iter().try_fold(tree, find);
+    found.is_some_and(|node| matches!(node.kind, YamlNodeKind::List(_)))
+}
+
 /// Returns the text after the edit, or `None` where it cannot be applied line by line.
-fn apply_edit(text: &str, edit: &PolicyEdit) -> Option<String> {
+fn apply_edit(text: &str, edit: &PolicyEdit, below: ListBelow) -> Option<String> {
     if text.contains('\r') {
         return None;
     }
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    yaml_lines::open_empty_mapping(&mut lines, edit.keys.first()?);
     match (yaml_lines::find_key(&lines, &edit.keys)?, &edit.action) {
+        (KeyLookup::Found(entry), EditAction::Add(_) | EditAction::Remove { .. })
+            if yaml_lines::is_list_change(&lines, &entry) =>
+        {
+            change_list_change(&mut lines, edit)?;
+        }
         (KeyLookup::Found(entry), EditAction::Add(value)) => add_item(&mut lines, &entry, value)?,
         (KeyLookup::Found(entry), EditAction::Remove { line, text }) => {
             remove_item(&mut lines, &entry, usize::try_from(*line).ok()?, text)?;
         }
         (KeyLookup::Found(entry), EditAction::Set(value)) => set_value(&mut lines, &entry, value)?,
-        (KeyLookup::Missing(place), EditAction::Add(value)) => {
-            place.insert(&mut lines, &format!("[{value}]"))
+        (KeyLookup::Missing(place), EditAction::Add(value)) => match below {
+            ListBelow::Present => place.below("add").insert(&mut lines, &format!("[{value}]")),
+            ListBelow::Absent => place.insert(&mut lines, &format!("[{value}]")),
+        },
+        (KeyLookup::Missing(place), EditAction::Remove { text, .. }) if below == ListBelow::Present => {
+            place.below("remove").insert(&mut lines, &format!("[{}]", quote_yaml(text)));
         }
         (KeyLookup::Missing(place), EditAction::Set(value)) => place.insert(&mut lines, value),
         (KeyLookup::Missing(_), EditAction::Remove { .. }) => return None,
+    }
+    Some(lines.join("\n") + "\n")
+}
+
+/// Extends the lists `add` and `remove` of a key that changes a built-in list.
+fn change_list_change(lines: &mut Vec<String>, edit: &PolicyEdit) -> Option<()> {
+    let (part, value) = match &edit.action {
+        EditAction::Add(value) => ("add", value.clone()),
+        EditAction::Remove { text, .. } => ("remove", quote_yaml(text)),
+        EditAction::Set(_) => return None,
+    };
+    let keys = [edit.keys.as_slice(), &[part.to_owned()]].concat();
+    match yaml_lines::find_key(lines, &keys)? {
+        KeyLookup::Found(entry) => add_item(lines, &entry, &value),
+        KeyLookup::Missing(place) => {
+            place.insert(lines, &format!("[{value}]"));
+            Some(())
+        }
+    }
+}
+
+/// Returns the text with a new value for a key, which replaces all lines of the old one. `None` where an outer
+/// key has its value on the same line.
+pub fn replace_value(text: &str, keys: &[String], value: &str) -> Option<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    yaml_lines::open_empty_mapping(&mut lines, keys.first()?);
+    match yaml_lines::find_key(&lines, keys)? {
+        KeyLookup::Missing(place) => place.insert(&mut lines, value),
+        KeyLookup::Found(entry) => {
+            let key = lines.get(entry.line)?.get(..entry.value_start)?;
+            let line = format!("{key} {value}");
+            lines.splice(entry.line..entry.end_line, [line]);
+        }
     }
     Some(lines.join("\n") + "\n")
 }

@@ -18,11 +18,11 @@ mod judge_tests;
 // Names that the shared fixture imports from its crate.
 #[cfg(test)]
 use governance::{
-    Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced,
-    policy_environment, precheck_traced, rule_trace,
+    LayerDefault, Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces,
+    judge_traced, policy_environment, precheck_traced, rule_trace,
 };
 
-pub use amend::amended;
+pub use amend::{amended, replace_value};
 pub use compare::{PolicyDifference, PolicyEffect, compare_policies};
 pub use lint::{lint, lint_between};
 pub use reach::{ToolReach, reach};

@@ -73,10 +73,12 @@ impl ConfigFiles {
         found.scan_dir(&copy.join("config"), Path::new("config"), 0)?;
         found.scan_dir(&copy.join("tools"), Path::new("tools"), 0)?;
         found.scan_dir(&copy.join(UPSTREAM_DIR), Path::new(UPSTREAM_DIR), 0)?;
-        let origins = copy.join(ORIGINS_FILE);
-        if let Ok(facts) = fs::metadata(&origins) {
-            let (name, length) = (PathBuf::from(ORIGINS_FILE), facts.len());
-            found.files.push(ScannedConfigFile { name, path: origins, length, max_bytes: MAX_COPY_BYTES });
+        for name in [ORIGINS_FILE, LAYERS_FILE] {
+            let path = copy.join(name);
+            if let Ok(facts) = fs::metadata(&path) {
+                let (name, length) = (PathBuf::from(name), facts.len());
+                found.files.push(ScannedConfigFile { name, path, length, max_bytes: MAX_COPY_BYTES });
+            }
         }
         check_file_count(found.read_all(&AtomicUsize::new(MAX_COPY_BYTES))?)
     }
@@ -89,6 +91,7 @@ impl ConfigFiles {
             .filter_map(|tool| Some((tool.name().to_string(), Value::from(tool.origin()?))));
         let origins = Value::Object(origins.collect()).to_string();
         self.0.insert(PathBuf::from(ORIGINS_FILE), origins.into_bytes());
+        self.0.insert(PathBuf::from(LAYERS_FILE), b"1\n".to_vec());
         self
     }
 
@@ -235,6 +238,11 @@ pub(crate) fn accepted_origins(copy: &Path) -> HashMap<String, String> {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
+/// Returns true if the policy files of a copy were accepted as layers over the built-in ones.
+pub(crate) fn has_layers(copy: &Path) -> bool {
+    copy.join(LAYERS_FILE).exists()
+}
+
 /// Returns true if an accepted configuration exists that the next start compares with.
 pub(crate) fn has_accepted_copy(home: &SinewHome) -> bool {
     copy_path(home).exists()
@@ -329,6 +337,8 @@ const SEAL_FILE: &str = "seal";
 const KEYS_DIR: &str = "keys";
 /// Origin digests by tool name.
 const ORIGINS_FILE: &str = "origins.json";
+/// File that marks a copy whose policy files override the built-in ones. Without it they replaced them.
+const LAYERS_FILE: &str = "layers";
 /// Folder of pinned MCP tool definitions, in the state and in the copy.
 const UPSTREAM_DIR: &str = "upstream";
 

@@ -86,9 +86,9 @@ pub(crate) enum CliCommand {
     Lockdown(ChangeArgs),
     /// Reload the configuration and show what changed. The daemon also reloads when a file changes.
     Reload(ReloadArgs),
-    /// Write the default configuration files for editing.
+    /// Write a small configuration to edit; the built-in one applies below it.
     Init(InitArgs),
-    /// Show the effective settings.
+    /// Show or change the settings and the policy.
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Check all configuration files: load errors, rules that never match, entries without effect.
@@ -326,10 +326,33 @@ pub(crate) struct ReloadArgs {
 pub(crate) enum ConfigCommand {
     /// Show every setting with its value. Secrets are redacted.
     Show(ConfigShowArgs),
+    /// List the configuration files and whether they exist.
+    Path(JsonArgs),
+    /// Show the value of a setting or of a policy key, such as `tools.run_command.memory_mb`.
+    Get {
+        /// Path of the key, with dots.
+        key: String,
+    },
+    /// Set a setting or a policy key. The file must load with the change, or it is not written.
+    Set {
+        /// Path of the key, with dots.
+        key: String,
+        /// Value, as YAML: `4096`, `[a, b]` or `{add: [c]}`.
+        value: String,
+    },
+    /// Open a configuration file in the editor of $VISUAL or $EDITOR, and check it before it is replaced.
+    Edit {
+        /// File: settings, tools, modes, safety or guardrails.
+        #[arg(default_value = "tools", value_parser = ["settings", "tools", "modes", "safety", "guardrails"])]
+        file: String,
+    },
 }
 
 #[derive(Args)]
 pub(crate) struct ConfigShowArgs {
+    /// Show the policy instead: your files merged with the built-in ones, with the origin of every line.
+    #[arg(long, conflicts_with = "origin")]
+    pub(crate) effective: bool,
     /// Also show the source of each value: built in, a line of sinew.yaml, or a variable of this shell. A
     /// daemon started by launchd or systemd has its own variables. JSON output always includes the source.
     #[arg(long)]
@@ -343,6 +366,9 @@ pub(crate) struct InitArgs {
     /// Also add this folder as a workspace.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+    /// Write every file with all its built-in content, in place of the built-in configuration.
+    #[arg(long)]
+    pub(crate) full: bool,
     /// Replace edited files; their old content is saved beside them.
     #[arg(long)]
     pub(crate) force: bool,

@@ -14,7 +14,8 @@ use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
 use file_access::{UndoLimits, UndoStore};
 use governance::files::Isolation;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
-use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
+use governance::suggested_change::PolicyFile;
+use governance::{LayerDefault, Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use registry::ToolRegistry;
@@ -24,6 +25,7 @@ use tool::ToolDefinition;
 use tool::result::SandboxTier;
 use toolbox::Internals;
 
+use crate::accepted_config;
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::host_table::{self, TableCheckLevel};
@@ -166,18 +168,51 @@ fn register_tools(
     Ok(registry)
 }
 
-/// Loads the policy files written by `sinew init`, else the built-in ones.
+/// Loads the policy for a machine with this isolation.
 fn load_policy(
     setting: &CommandContext,
     machine: impl FnOnce() -> Option<Isolation>,
 ) -> Result<Policy, CommandError> {
-    let surroundings = policy_environment(setting);
-    let loaded = match governance_dir(setting)? {
-        Some(folder) => Policy::load(&folder, &surroundings),
-        None => Policy::embedded(&surroundings),
-    };
+    let loaded = read_policy(setting)?.map_err(CommandError::configuration)?;
     // Before the examples are run: without isolation, a call that requires it must be refused in them too.
-    Ok(loaded.map_err(CommandError::configuration)?.with_isolation(machine()))
+    Ok(loaded.with_isolation(machine()))
+}
+
+/// Reads the user's policy files over the built-in ones.
+pub(crate) fn read_policy(setting: &CommandContext) -> Result<Result<Policy, PolicyError>, CommandError> {
+    let surroundings = policy_environment(setting);
+    Ok(match governance_dir(setting)? {
+        Some(folder) => Policy::load_with(&folder, layer_default(setting), &surroundings),
+        None => Policy::embedded(&surroundings),
+    })
+}
+
+/// Checks that the policy loads and its examples hold with a new text for one of the user's files.
+pub(crate) fn check_policy_text(
+    setting: &CommandContext,
+    file: PolicyFile,
+    text: &str,
+) -> Result<(), CommandError> {
+    let current = match read_policy(setting)? {
+        Ok(current) => current,
+        // The new text may repair the policy.
+        Err(_) => Policy::embedded(&policy_environment(setting)).map_err(CommandError::configuration)?,
+    };
+    let changed = current.with_user_text(file, text, &policy_environment(setting));
+    let changed = changed.map_err(CommandError::configuration)?.with_isolation(detect_isolation());
+    let settings = setting.settings()?;
+    let registry = register_tools(setting, &settings, TableCheckLevel::Full, PinVersion::Accepted)?;
+    let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
+    check_policy(&changed, &registry, &host_table::load_with(&folder, home, TableCheckLevel::Full)?)
+}
+
+/// Returns the meaning of a policy file without `extends`. An accepted configuration from a version before
+/// layers is read as that version read it, so that an upgrade loosens nothing unseen.
+fn layer_default(setting: &CommandContext) -> LayerDefault {
+    match setting.home().config_copy() {
+        Some(copy) if !accepted_config::has_layers(copy) => LayerDefault::Replace,
+        _ => LayerDefault::Extend,
+    }
 }
 
 /// Checks a policy against the registered tools and runs its examples.
@@ -204,9 +239,10 @@ pub(crate) fn policy_environment(setting: &CommandContext) -> PolicyEnvironment 
 
 /// Loads the curated map beside the policy files, else the built-in one.
 pub(crate) fn curated_map(setting: &CommandContext) -> Result<CuratedGuardrails, CommandError> {
-    let loaded = match governance_dir(setting)? {
-        Some(folder) => CuratedGuardrails::load(&folder),
-        None => CuratedGuardrails::embedded(),
+    let loaded = match (governance_dir(setting)?, layer_default(setting)) {
+        (Some(folder), LayerDefault::Extend) => CuratedGuardrails::load(&folder),
+        (Some(folder), LayerDefault::Replace) => CuratedGuardrails::load_alone(&folder),
+        (None, _) => CuratedGuardrails::embedded(),
     };
     loaded.map_err(CommandError::configuration)
 }
@@ -225,12 +261,10 @@ fn load_curated_map(
     Ok(curated)
 }
 
-/// Returns the folder of the policy files once `sinew init` has written it. From then on all files must
-/// exist.
+/// Returns the folder of the user's policy files, if it exists.
 pub(crate) fn governance_dir(setting: &CommandContext) -> Result<Option<PathBuf>, CommandError> {
     let folder = setting.home().config_dir().join("governance");
-    let written = path_exists(&folder)? || path_exists(&setting.home().settings_file())?;
-    Ok(written.then_some(folder))
+    Ok(path_exists(&folder)?.then_some(folder))
 }
 
 /// Returns true if the path exists. A dangling symbolic link exists, and an unreadable path is an error:

@@ -1,5 +1,6 @@
 //! Named YAML text, and the only way to parse it into a type.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -20,6 +21,26 @@ pub const MAX_DOCUMENT_BYTES: u64 = 1024 * 1024;
 pub struct Document {
     name: Arc<str>,
     text: Arc<str>,
+    /// Places the values were written at, by line and column, if this text was rendered from other documents.
+    origins: Option<Arc<BTreeMap<(u64, u64), Origin>>>,
+}
+
+/// Place at which a value was written.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Document.
+    pub document: Document,
+    /// Line number from 1; 0 if unknown.
+    pub line: u64,
+    /// Column number from 1, in characters; 0 if unknown.
+    pub column: u64,
+}
+
+impl Origin {
+    /// Creates an error at this place.
+    pub fn error(&self, message: &str) -> DocumentError {
+        self.document.error_at(self.line, self.column, message)
+    }
 }
 
 impl Document {
@@ -35,6 +56,14 @@ impl Document {
     pub fn read_trusted(path: &Path) -> Result<Self, DocumentError> {
         let file = trust::open_trusted(path).map_err(|error| error.into_document_error(path))?;
         Self::read_from(path, file)
+    }
+
+    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link is something.
+    pub fn read_trusted_if_present(path: &Path) -> Result<Option<Self>, DocumentError> {
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            _ => Self::read_trusted(path).map(Some),
+        }
     }
 
     fn read_from(path: &Path, file: File) -> Result<Self, DocumentError> {
@@ -64,7 +93,35 @@ impl Document {
             let message = format!("is larger than {MAX_DOCUMENT_BYTES} bytes, the size limit");
             return Err(DocumentError::for_file(display_name, &message));
         }
-        Ok(Document { name: display_name.into(), text: text.into() })
+        Ok(Document { name: display_name.into(), text: text.into(), origins: None })
+    }
+
+    /// Creates the document of a tree that was merged from other documents, with the origin of each position.
+    pub(crate) fn rendered(name: &str, text: String, origins: BTreeMap<(u64, u64), Origin>) -> Self {
+        Document { name: name.into(), text: text.into(), origins: Some(Arc::new(origins)) }
+    }
+
+    /// Returns the place at which the value at this position was written: here, or in the document that this
+    /// one was rendered from. Line 0 means the document as a whole.
+    pub fn origin(&self, line: u64, column: u64) -> Origin {
+        let here = || Origin { document: self.clone(), line, column };
+        let Some(origins) = self.origins.as_ref().filter(|_| line > 0) else { return here() };
+        origins.range(..=(line, column)).next_back().map_or_else(here, |(_, origin)| origin.clone())
+    }
+
+    /// Returns each line of the text with the origin of the last value on it.
+    pub fn lines_with_origins(&self) -> impl Iterator<Item = (&str, Origin)> {
+        let number = |index: usize| index as u64 + 1;
+        self.text.lines().enumerate().map(move |(index, line)| (line, self.origin(number(index), u64::MAX)))
+    }
+
+    /// Returns the document with this name: this one, or one that it was rendered from.
+    pub fn find_source(&self, name: &str) -> Option<&Document> {
+        let mut sources = self.origins.iter().flat_map(|origins| origins.values()).map(|one| &one.document);
+        if self.name() == name && self.origins.is_none() {
+            return Some(self);
+        }
+        sources.find(|source| source.name() == name)
     }
 
     /// Parses the text into a type, which should use `deny_unknown_fields`.
@@ -102,7 +159,9 @@ impl Document {
 
     /// Creates an error at a position in this document, with an excerpt. Line 0 means the file as a whole.
     pub fn error_at(&self, line: u64, column: u64, message: &str) -> DocumentError {
-        DocumentError::at_position(&self.name, &self.text, line, column, message)
+        let origin = self.origin(line, column);
+        let Document { name, text, .. } = &origin.document;
+        DocumentError::at_position(name, text, origin.line, origin.column, message)
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod document;
 mod error;
+pub mod layered;
 mod located;
 mod node;
 mod private_file;
@@ -19,7 +20,7 @@ mod table;
 mod translate;
 mod trust;
 
-pub use document::{Document, MAX_DOCUMENT_BYTES};
+pub use document::{Document, MAX_DOCUMENT_BYTES, Origin};
 pub use error::DocumentError;
 pub use located::Located;
 pub use node::{YamlNode, YamlNodeKind};

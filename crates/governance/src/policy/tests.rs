@@ -28,7 +28,7 @@ fn load(modes: &str, tools: &str, safety: &str) -> Result<Policy, PolicyError> {
     for (name, text) in [("modes.yaml", modes), ("tools.yaml", tools), ("safety.yaml", safety)] {
         fs::write(folder.path().join(name), text).unwrap();
     }
-    Policy::load(folder.path(), &environment())
+    Policy::load_with(folder.path(), LayerDefault::Replace, &environment())
 }
 
 fn load_one(file: &str, text: &str) -> Result<Policy, PolicyError> {
@@ -344,14 +344,14 @@ fn all_problems_are_reported_at_once() {
 }
 
 #[test]
-fn policy_folder_must_be_complete_and_owner_only() {
+fn policy_files_are_optional_and_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Policy::load(&folder.path().join("none"), &environment()).unwrap_err();
     assert!(missing.to_string().contains("is not a folder of policy files"), "{missing}");
     fs::write(folder.path().join("modes.yaml"), MODES_TEXT).unwrap();
     fs::write(folder.path().join("tools.yaml"), TOOLS_TEXT).unwrap();
-    let error = Policy::load(folder.path(), &environment()).unwrap_err().to_string();
-    assert!(error.ends_with("safety.yaml: does not exist"), "{error}");
+    let without = Policy::load(folder.path(), &environment()).unwrap();
+    assert_eq!(without.approval_timeout().as_secs(), 300, "the built-in file applies");
     let safety = folder.path().join("safety.yaml");
     fs::write(&safety, SAFETY_TEXT).unwrap();
     Policy::load(folder.path(), &environment()).unwrap();

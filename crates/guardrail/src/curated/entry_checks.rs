@@ -58,9 +58,10 @@ impl EntryInspection<'_> {
     fn check_entry(&mut self, key: Located<String>, written: CuratedEntry) -> CuratedRequirements {
         let CuratedEntry { required, required_any, min_length, calls, example, deprecated, replacement } =
             written;
+        let origin = self.document.origin(key.line, key.column);
         let rule = RuleRef {
-            file: self.document.name().into(),
-            line: key.line,
+            file: origin.document.name().into(),
+            line: origin.line,
             id: format!("guardrails.{}", key.value).into(),
         };
         let least: Vec<_> = min_length.into_iter().collect();

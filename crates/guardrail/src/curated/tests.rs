@@ -66,17 +66,18 @@ fn shipped_map_has_the_nine_documented_names() {
 #[test]
 fn map_is_loaded_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    let missing = CuratedGuardrails::load(folder.path()).unwrap_err();
-    assert!(missing.to_string().contains("guardrails.yaml: does not exist"), "{missing}");
-    assert!(missing.to_string().contains("`sinew init`"), "{missing}");
+    let has = |map: &CuratedGuardrails, name: &str| map.for_unknown_name(name, |_| false).is_some();
+    assert!(
+        has(&CuratedGuardrails::load(folder.path()).unwrap(), "write"),
+        "without a file, the built-in one"
+    );
     let file = folder.path().join("guardrails.yaml");
     std::fs::write(&file, "tools: {mine: {required: [a]}}\n").unwrap();
     let mine = CuratedGuardrails::load(folder.path()).unwrap();
-    assert!(
-        mine.for_unknown_name("MINE", |_| false).is_some()
-            && mine.for_unknown_name("write", |_| false).is_none(),
-        "it replaces the built-in one"
-    );
+    assert!(has(&mine, "MINE") && has(&mine, "write"), "it extends the built-in one");
+    std::fs::write(&file, "extends: none\ntools: {mine: {required: [a]}}\n").unwrap();
+    let mine = CuratedGuardrails::load(folder.path()).unwrap();
+    assert!(has(&mine, "MINE") && !has(&mine, "write"), "it replaces the built-in one");
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     let untrusted =
         CuratedGuardrails::load(folder.path()).expect_err("a file that others can write is not trusted");

@@ -1,12 +1,12 @@
 //! Edits of hand-written policy files.
 
-use super::apply_edit;
+use super::{ListBelow, apply_edit};
 use governance::suggested_change::{EditAction, PolicyEdit, PolicyFile};
 
 fn check(text: &str, keys: &str, act: EditAction, expect: Option<&str>) {
     let keys = keys.split('.').map(str::to_owned).collect();
     let edit = PolicyEdit { file: PolicyFile::Tools, keys, action: act };
-    assert_eq!(apply_edit(text, &edit).as_deref(), expect, "{edit:?}\n{text}");
+    assert_eq!(apply_edit(text, &edit, ListBelow::Absent).as_deref(), expect, "{edit:?}\n{text}");
 }
 
 fn add(value: &str) -> EditAction {

@@ -37,6 +37,12 @@ pub(super) struct InsertPosition {
 }
 
 impl InsertPosition {
+    /// Returns the position of one more key, below the last one.
+    pub(super) fn below(mut self, key: &str) -> InsertPosition {
+        self.keys.push(key.to_owned());
+        self
+    }
+
     /// Inserts the keys as nested lines, with the value beside the last one.
     pub(super) fn insert(&self, lines: &mut Vec<String>, value: &str) {
         let last = self.keys.len().saturating_sub(1);
@@ -82,6 +88,26 @@ pub(super) fn find_key(lines: &[String], keys: &[String]) -> Option<KeyLookup> {
         scope = entry.line + 1..entry.end_line;
     }
     None
+}
+
+/// Removes the value of `key: {}` on the first level, so that lines can be inserted below it.
+pub(super) fn open_empty_mapping(lines: &mut [String], key: &str) {
+    let opened = format!("{key}:");
+    let is_empty = |line: &&mut String| {
+        line.strip_prefix(&opened)
+            .is_some_and(|rest| rest.split('#').next().unwrap_or_default().trim() == "{}")
+    };
+    if let Some(line) = lines.iter_mut().find(is_empty) {
+        *line = line.replacen(" {}", "", 1);
+    }
+}
+
+/// Returns true if the value of a key is a block mapping with the keys `add` or `remove`.
+pub(super) fn is_list_change(lines: &[String], entry: &YamlEntry) -> bool {
+    let below = lines.get(entry.line + 1..entry.end_line).unwrap_or_default();
+    let first = below.iter().find(|line| is_content(line));
+    entry.value(lines) == Some("")
+        && first.and_then(|line| split_key(line)).is_some_and(|(key, _)| matches!(key, "add" | "remove"))
 }
 
 /// Returns the line ranges of the items of a block list (`- item`).

@@ -9,6 +9,7 @@ use governance::rules::{
     Access, COMMON, EffectivePolicy, ListPurpose, ListedPattern, PathGlobs, PathPattern, ToolApprovals,
     ToolRules, own_part,
 };
+use governance::suggested_change::PolicyFile;
 use governance::{Policy, Workspaces};
 use strict_yaml::DocumentError;
 use tool::{Mode, ToolDefinition};
@@ -88,7 +89,13 @@ impl LintFindings<'_> {
     fn with_line(&self, tool: &str) -> String {
         let mut entries = self.policy.files().tools.tools.iter();
         match entries.find(|(key, _)| key.eq_ignore_ascii_case(tool)) {
-            Some((key, _)) => format!("{tool} (line {})", key.line),
+            Some((key, _)) => {
+                let origin = self.policy.merged_document(PolicyFile::Tools).origin(key.line, key.column);
+                match origin.document.name().starts_with("built-in/") {
+                    true => format!("{tool} ({} line {})", origin.document.name(), origin.line),
+                    false => format!("{tool} (line {})", origin.line),
+                }
+            }
             None => tool.to_owned(),
         }
     }

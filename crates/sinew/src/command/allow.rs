@@ -334,7 +334,7 @@ impl RefusedCallRecord {
 
 impl PolicyProposal {
     fn changed_files<'a>(&'a self, old: &'a Policy) -> impl Iterator<Item = PolicyFile> + 'a {
-        PolicyFile::ALL.into_iter().filter(|file| old.text(*file) != self.policy.text(*file))
+        PolicyFile::ALL.into_iter().filter(|file| old.user_text(*file) != self.policy.user_text(*file))
     }
 
     fn diff(&self, setting: &CommandContext, old: &Policy) -> Result<String, CommandError> {
@@ -343,7 +343,9 @@ impl PolicyProposal {
         let files: BTreeSet<PolicyFile> = self.changed_files(old).collect();
         for file in files {
             let name = folder.join(file.name()).display().to_string();
-            text.push_str(&unified(&name, old.text(file), self.policy.text(file)));
+            let [before, after] =
+                [old, &self.policy].map(|policy| policy.user_text(file).unwrap_or_default());
+            text.push_str(&unified(&name, before, after));
         }
         Ok(text)
     }
@@ -351,23 +353,25 @@ impl PolicyProposal {
     /// Replaces each changed file atomically. A file that was edited since the policy was loaded is not
     /// overwritten.
     fn write(&self, setting: &CommandContext, old: &Policy) -> Result<(), CommandError> {
-        if init::is_uninitialised(setting) {
-            init::write_configuration(setting, init::ExistingFile::Keep)?;
-        }
         let folder = setting.home().config_dir().join("governance");
         for file in self.changed_files(old) {
             let path = folder.join(file.name());
-            let current = std::fs::read_to_string(&path).map_err(|error| {
-                CommandError::configuration(format!("{} cannot be read: {error}", path.display()))
-            })?;
-            if current != old.text(file) {
+            let current = match std::fs::read_to_string(&path) {
+                Ok(text) => Some(text),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => {
+                    let problem = format!("{} cannot be read: {error}", path.display());
+                    return Err(CommandError::configuration(problem));
+                }
+            };
+            if current.as_deref() != old.user_text(file) {
                 let problem = CommandError::configuration(format!(
                     "{} was changed while this command ran",
                     path.display()
                 ));
                 return Err(problem.with_hint("run the command again"));
             }
-            init::replace_atomically(&path, self.policy.text(file))?;
+            init::replace_atomically(&path, self.policy.user_text(file).unwrap_or_default())?;
         }
         Ok(())
     }

@@ -67,12 +67,7 @@ fn check_with_manifest_tools(
     let hosts = host_table::load(&setting.home().config_dir().join("hosts"), setting.home().user_home());
     let hosts = report.take_or_record("config/hosts", hosts).unwrap_or_default();
     let folder = compose::governance_dir(setting)?;
-    let around = compose::policy_environment(setting);
-    let loaded = match &folder {
-        Some(folder) => Policy::load(folder, &around),
-        None => Policy::embedded(&around),
-    };
-    match loaded {
+    match compose::read_policy(setting)? {
         Ok(policy) => {
             let policy = policy.with_isolation(compose::detect_isolation());
             let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));

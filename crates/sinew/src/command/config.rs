@@ -1,5 +1,8 @@
-//! `sinew config`: shows the effective settings and where each comes from. It changes nothing and does not
-//! ask the daemon, which may have been started with different environment variables.
+//! `sinew config`: shows the effective settings and policy and where each value comes from. It does not ask the
+//! daemon, which may have been started with different environment variables.
+
+mod change;
+mod effective;
 
 use std::path::Path;
 
@@ -15,7 +18,12 @@ use crate::terminal::{escape_invisible_line, print_result_line};
 
 pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
     match command {
+        ConfigCommand::Show(args) if args.effective => effective::show(args.output),
         ConfigCommand::Show(args) => show(args),
+        ConfigCommand::Path(output) => change::show_paths(*output),
+        ConfigCommand::Get { key } => change::get(key),
+        ConfigCommand::Set { key, value } => change::set(key, value),
+        ConfigCommand::Edit { file } => change::edit(file),
     }
 }
 

@@ -25,7 +25,9 @@ pub(crate) enum ExistingFile {
 
 pub(crate) fn run(args: &InitArgs) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
-    write_configuration(&setting, if args.force { ExistingFile::Replace } else { ExistingFile::Keep })?;
+    let existing = if args.force { ExistingFile::Replace } else { ExistingFile::Keep };
+    let extent = if args.full { ConfigExtent::Full } else { ConfigExtent::Start };
+    write_configuration(&setting, extent, existing)?;
     match args.pin {
         true => pin::set(&setting, args.pin_source).map(drop)?,
         false => warn_without_pin(&setting),
@@ -59,25 +61,91 @@ fn is_absent(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if error.kind() == ErrorKind::NotFound)
 }
 
+/// Files that `sinew init` writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigExtent {
+    /// A short settings file and a short `tools.yaml`. The built-in configuration applies below them.
+    Start,
+    /// Every file with all its built-in content. They replace the built-in ones.
+    Full,
+}
+
+/// Writes the settings file of a home that has none.
+pub(crate) fn write_settings(setting: &CommandContext) -> Result<(), CommandError> {
+    create_private_folder(setting.home().config_dir())?;
+    write_file(&setting.home().settings_file(), START_SETTINGS, ExistingFile::Keep)
+}
+
 /// Writes every missing file, and the JSON Schemas that editors use.
-pub(crate) fn write_configuration(
+fn write_configuration(
     setting: &CommandContext,
+    extent: ConfigExtent,
     existing: ExistingFile,
 ) -> Result<(), CommandError> {
     let governance = setting.home().config_dir().join("governance");
     create_private_folder(&governance)?;
-    write_file(&setting.home().settings_file(), server::settings::SETTINGS_TEMPLATE, existing)?;
-    for (name, text) in policy_files() {
-        write_file(&governance.join(name), text, existing)?;
-    }
-    let hosts = setting.home().config_dir().join("hosts");
-    create_private_folder(&hosts)?;
-    for (name, text) in host_table::EMBEDDED {
-        write_file(&hosts.join(format!("{name}.yaml")), text, existing)?;
-    }
     let names: Vec<&str> = policy_files().map(|(name, _)| name.trim_end_matches(".yaml")).collect();
-    write_schemas(&governance.join("schema"), &names)?;
-    write_schemas(&hosts.join("schema"), &["host"])
+    match extent {
+        ConfigExtent::Start => {
+            write_file(&setting.home().settings_file(), START_SETTINGS, existing)?;
+            write_file(&governance.join("tools.yaml"), START_TOOLS, existing)?;
+        }
+        ConfigExtent::Full => {
+            write_file(&setting.home().settings_file(), server::settings::SETTINGS_TEMPLATE, existing)?;
+            for (name, text) in policy_files() {
+                write_file(&governance.join(name), &with_extends_none(text), existing)?;
+            }
+            let hosts = setting.home().config_dir().join("hosts");
+            create_private_folder(&hosts)?;
+            for (name, text) in host_table::EMBEDDED {
+                write_file(&hosts.join(format!("{name}.yaml")), text, existing)?;
+            }
+            write_schemas(&hosts.join("schema"), &["host"])?;
+        }
+    }
+    write_schemas(&governance.join("schema"), &names)
+}
+
+/// Settings file of a new home.
+const START_SETTINGS: &str = "\
+# Settings of the Sinew daemon. Everything that is not here has its default: `sinew config show` lists all settings.
+workspaces: []
+";
+
+/// `tools.yaml` of a new home.
+const START_TOOLS: &str = "\
+# yaml-language-server: $schema=schema/tools.json
+# Your policy. It overrides the built-in one key by key; `sinew config show --effective` prints the result.
+# A list replaces the built-in list; `{add: [...]}` extends it and `{remove: [...]}` shortens it. For example:
+#
+#   run_command:
+#     allowed_commands: {add: [cargo, {argv: [npm, test]}]}
+#   fetch_url:
+#     allowed_domains: [docs.python.org]
+#
+# `sinew check` tests this file, `sinew explain TOOL KEY=VALUE` shows how a call would be decided. More: docs/policy.md.
+tools: {}
+";
+
+/// Returns the first text of a file that a person begins to edit.
+pub(crate) fn start_text(file: &str) -> &'static str {
+    match file {
+        "settings" => START_SETTINGS,
+        "tools" => START_TOOLS,
+        "modes" => "# Your modes. They override the built-in ones key by key.\nmodes: {}\n",
+        "safety" => {
+            "# Your safety rules. They override the built-in ones key by key.\noutbound_gateway: {}\n"
+        }
+        _ => "# Your argument requirements. They override the built-in ones key by key.\ntools: {}\n",
+    }
+}
+
+/// Returns a built-in policy file that replaces the built-in one: what is deleted from it is gone.
+fn with_extends_none(text: &str) -> String {
+    let is_head = |line: &&str| line.starts_with('#');
+    let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();
+    let (head, rest) = text.split_at(head);
+    format!("{head}extends: none\n{rest}")
 }
 
 /// Returns the names and texts of the built-in policy files.

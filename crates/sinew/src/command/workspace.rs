@@ -43,7 +43,7 @@ pub(crate) fn add(
     reserved_folders::check_workspace(setting.home(), &path, access)
         .map_err(|why| CommandError::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
     if init::is_uninitialised(setting) {
-        init::write_configuration(setting, init::ExistingFile::Keep)?;
+        init::write_settings(setting)?;
     }
     let known = entries_of(setting, &path)?;
     if known.is_empty() {

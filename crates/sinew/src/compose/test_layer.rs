@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
 use file_access::{UndoLimits, UndoStore};
+use governance::suggested_change::{EditAction, PolicyEdit, PolicyFile};
 use governance::{Workspace, WorkspaceAccess, Workspaces};
 use ledger::{Ledger, LedgerOptions};
 use registry::ToolRegistry;
@@ -49,7 +50,7 @@ pub(crate) fn test_layer(
     let home = setting.home();
     let hosts = host_table::load(&home.config_dir().join("hosts"), home.user_home())?;
     let policy = match access {
-        TestAccess::Configured { network_for: Some(tool) } => policy_with_network(setting, tool, folder)?,
+        TestAccess::Configured { network_for: Some(tool) } => policy_with_network(setting, tool)?,
         TestAccess::Configured { network_for: None } | TestAccess::Nothing => {
             super::load_policy(setting, super::detect_isolation)?
         }
@@ -76,33 +77,17 @@ pub(crate) fn test_layer(
     .map_err(CommandError::configuration)
 }
 
-/// Loads a copy of the policy in which one tool has the network. The files of the home are not changed.
-fn policy_with_network(
-    setting: &CommandContext,
-    tool: &str,
-    folder: &Path,
-) -> Result<governance::Policy, CommandError> {
-    let failed =
-        |error: std::io::Error| CommandError::failed(format!("the policy cannot be copied: {error}"));
-    let source = super::governance_dir(setting)?.ok_or_else(|| {
-        CommandError::configuration("this home has no policy to extend").with_hint("run `sinew init` first")
-    })?;
-    let copy = folder.join("governance");
-    std::fs::create_dir(&copy).map_err(failed)?;
-    for entry in std::fs::read_dir(&source).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_type().map_err(failed)?.is_file() {
-            std::fs::copy(entry.path(), copy.join(entry.file_name())).map_err(failed)?;
-        }
-    }
-    let rules = copy.join("tools.yaml");
-    let text = std::fs::read_to_string(&rules).map_err(failed)?;
-    let granted = text.replacen("\ntools:\n", &format!("\ntools:\n  {tool}: {{network: full}}\n"), 1);
-    if granted == text {
-        let message = "tools.yaml has no line `tools:`, so the network cannot be granted for this step";
-        return Err(CommandError::configuration(message));
-    }
-    std::fs::write(&rules, granted).map_err(failed)?;
-    let loaded = governance::Policy::load(&copy, &super::policy_environment(setting));
-    Ok(loaded.map_err(CommandError::configuration)?.with_isolation(super::detect_isolation()))
+/// Returns the policy with the network for one tool. The files of the home are not changed.
+fn policy_with_network(setting: &CommandContext, tool: &str) -> Result<governance::Policy, CommandError> {
+    let policy = super::load_policy(setting, super::detect_isolation)?;
+    let edit = PolicyEdit {
+        file: PolicyFile::Tools,
+        keys: ["tools", tool, "network"].map(str::to_owned).to_vec(),
+        action: EditAction::Set("full".to_owned()),
+    };
+    let changed = policy_tools::amended(&policy, &edit, &super::policy_environment(setting));
+    changed.map_err(CommandError::configuration)?.ok_or_else(|| {
+        let message = "tools.yaml is written in a form in which the network cannot be granted for this step";
+        CommandError::configuration(message)
+    })
 }

@@ -19,8 +19,8 @@ use super::fixture;
 use super::model::{self, CallPlan, PathNames, PolicyPlan, TOOLS};
 use crate::effective_policy::EffectivePolicy;
 use crate::judge::{DecisionInput, check_typed, decide};
+use crate::layers::{LayerDefault, UserFiles};
 use crate::normalized_path::NormalizedPath;
-use crate::policy::PolicyDocuments;
 use crate::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use crate::reached_path::{ReachedObject, ReachedPath};
 use crate::rule_trace::{RuleOutcome, RuleTrace, TraceRecorder};
@@ -99,8 +99,8 @@ fn files(plan: &PolicyPlan) -> [String; 3] {
 
 fn policy(plan: &PolicyPlan) -> Policy {
     let [modes, tools, safety] = files(plan);
-    let read = |name: &str, text: &str| Document::from_text(name, text).unwrap();
-    let documents = PolicyDocuments {
+    let read = |name: &str, text: &str| Some(Document::from_text(name, text).unwrap());
+    let user = UserFiles {
         modes: read("modes.yaml", &modes),
         tools: read("tools.yaml", &super::fixture::whole_tools(&tools)),
         safety: read("safety.yaml", &super::fixture::complete_safety_file(&safety)),
@@ -114,7 +114,8 @@ fn policy(plan: &PolicyPlan) -> Policy {
             NameComparison::CaseSensitive
         },
     };
-    Policy::from_documents(documents, &around).unwrap_or_else(|error| panic!("{error}\n{tools}"))
+    Policy::from_user_files(user, LayerDefault::Replace, &around)
+        .unwrap_or_else(|error| panic!("{error}\n{tools}"))
 }
 
 /// Prepared call, which is judged under every policy.

@@ -13,8 +13,8 @@ use tool::{Category, Mode, RiskLevel, RuleRef, ToolDefinition, ToolSpec};
 use crate::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use crate::rule_trace::RuleTrace;
 use crate::{
-    Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced,
-    precheck_traced,
+    LayerDefault, Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces,
+    judge_traced, precheck_traced,
 };
 
 /// Test machine: `$ROOT/ws` is the workspace, `$ROOT/home` the home folder, `$ROOT/sinew` Sinew's own folder.
@@ -110,7 +110,7 @@ impl TestMachine {
             protected: ProtectedFolders { folders: vec![self.path(own)] },
             name_comparison: self.file_names,
         };
-        Policy::load(&folder, &around).unwrap_or_else(|error| panic!("{error}"))
+        Policy::load_with(&folder, LayerDefault::Replace, &around).unwrap_or_else(|error| panic!("{error}"))
     }
 
     pub(crate) fn verdict(&self, call: ValidCall) -> Verdict {

@@ -40,13 +40,19 @@ fn schemas_agree_with_the_loader() {
         assert_eq!(accepts(name, shipped), Vec::<String>::new(), "{name}");
         assert_eq!(accepts(name, snippet), Vec::<String>::new(), "{name}");
     }
+    for layer in [
+        "forbidden_paths: {add: [/x]}",
+        "tools: {a: {allowed_commands: {remove: [jq], add: [{argv: [git]}]}}}",
+    ] {
+        assert_eq!(accepts("tools", layer), Vec::<String>::new(), "{layer}");
+    }
     for (name, wrong) in [
         ("modes", "modes: {NORML: {}}"),
         ("modes", "modes: {NORMAL: {max_task: 1}}"),
         ("tools", "tools: {a: {allowed_in_modes: [SAFE]}}"),
         ("tools", "tools: {a: {allowed_paths: /x}}"),
         ("tools", "tools: {a: {timeout_seconds: 0}}"),
-        ("tools", "{}"),
+        ("tools", "tools: {a: {allowed_paths: {append: [/x]}}}"),
         ("safety", "sessions: {cost_cap: {mode: loud}}"),
     ] {
         assert_ne!(accepts(name, wrong), Vec::<String>::new(), "{wrong}");

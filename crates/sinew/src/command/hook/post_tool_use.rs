@@ -68,10 +68,5 @@ fn review_in_process(setting: &CommandContext, review: &HostCallOutcome) -> Resu
 
 /// Loads the policy for its secret patterns only, so its rules are not checked against the tools.
 fn load_policy(setting: &CommandContext) -> Result<Policy, CommandError> {
-    let around = compose::policy_environment(setting);
-    let policy = match compose::governance_dir(setting)? {
-        Some(folder) => Policy::load(&folder, &around),
-        None => Policy::embedded(&around),
-    };
-    policy.map_err(CommandError::configuration)
+    compose::read_policy(setting)?.map_err(CommandError::configuration)
 }

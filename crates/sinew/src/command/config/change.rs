@@ -1,0 +1,185 @@
+//! `sinew config path`, `get`, `set` and `edit`. A changed file replaces the old one only if it loads.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use governance::suggested_change::PolicyFile;
+use serde_json::json;
+use server::settings::Settings;
+use strict_yaml::YamlNode;
+
+use crate::cli::JsonArgs;
+use crate::command::init;
+use crate::command_context::CommandContext;
+use crate::compose;
+use crate::exit::{CommandError, ExitKind};
+use crate::render;
+use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+
+use super::{setting_rows, value_text};
+
+/// Name of a file on the command line, and its path in the home.
+const FILES: [(&str, &str); 5] = [
+    ("settings", "sinew.yaml"),
+    ("tools", "governance/tools.yaml"),
+    ("modes", "governance/modes.yaml"),
+    ("safety", "governance/safety.yaml"),
+    ("guardrails", "governance/guardrails.yaml"),
+];
+
+/// File that holds a key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KeyFile {
+    Settings,
+    Policy(PolicyFile),
+}
+
+impl KeyFile {
+    /// Finds the file by the outermost key. The settings have the keys that no policy file has.
+    fn of(key: &str) -> KeyFile {
+        match key.split('.').next().unwrap_or_default() {
+            "tools" | "tool_categories" | "forbidden_paths" | "path_sets" | "command_sets" | "host_sets" => {
+                KeyFile::Policy(PolicyFile::Tools)
+            }
+            "modes" | "transition_rules" => KeyFile::Policy(PolicyFile::Modes),
+            "content_filtering" | "outbound_gateway" | "rate_limits" | "human_approval" | "sessions" => {
+                KeyFile::Policy(PolicyFile::Safety)
+            }
+            _ => KeyFile::Settings,
+        }
+    }
+
+    fn path(self, setting: &CommandContext) -> PathBuf {
+        match self {
+            KeyFile::Settings => setting.home().settings_file(),
+            KeyFile::Policy(file) => setting.home().config_dir().join("governance").join(file.name()),
+        }
+    }
+}
+
+pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let paths = FILES.map(|(name, path)| (name, setting.home().config_dir().join(path)));
+    if output.json {
+        let files =
+            paths.iter().map(|(name, path)| json!({"name": name, "path": path, "exists": path.exists()}));
+        print_result_line(render::versioned_json(json!({"files": files.collect::<Vec<_>>()})))?;
+        return Ok(ExitKind::Done);
+    }
+    let mut table = render::plain_table();
+    for (name, path) in &paths {
+        let state = if path.exists() { "" } else { "not written: the built-in configuration applies" };
+        table.add_row([(*name).to_owned(), escape_invisible_line(&path.to_string_lossy()), state.to_owned()]);
+    }
+    print_result_line(table)?;
+    Ok(ExitKind::Done)
+}
+
+pub(super) fn get(key: &str) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let value = match KeyFile::of(key) {
+        KeyFile::Settings => {
+            let rows = setting_rows(&setting.home().settings_file())?;
+            rows.into_iter().find(|row| row.key == key).and_then(|row| row.value)
+        }
+        KeyFile::Policy(file) => {
+            let policy = compose::read_policy(&setting)?.map_err(CommandError::configuration)?;
+            let tree = policy.merged_document(file).tree().map_err(CommandError::configuration)?;
+            find_value(&tree, key).map(YamlNode::to_json)
+        }
+    };
+    let Some(value) = value else {
+        let problem = CommandError::usage(format!("`{}` is not set", escape_invisible_line(key)));
+        return Err(problem.with_hint("`sinew config show` lists the settings, `--effective` the policy"));
+    };
+    print_result_line(escape_invisible_line(&value_text(&value)))?;
+    Ok(ExitKind::Done)
+}
+
+/// Finds a value by a path with dots. A key of the tree may contain dots itself, as names of MCP tools do.
+fn find_value<'n>(node: &'n YamlNode, path: &str) -> Option<&'n YamlNode> {
+    node.entries().iter().find_map(|(key, value)| match path.strip_prefix(key.value.as_str())? {
+        "" => Some(value),
+        rest => find_value(value, rest.strip_prefix('.')?),
+    })
+}
+
+pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let file = KeyFile::of(key);
+    let path = file.path(&setting);
+    let text = read_or_empty(&path)?;
+    let keys: Vec<String> = key.split('.').map(str::to_owned).collect();
+    let changed = policy_tools::replace_value(&text, &keys, value).ok_or_else(|| {
+        let problem = CommandError::configuration("the file is written in a way this command cannot edit");
+        problem.with_hint(format!("edit `{key}` in {} by hand, or run `sinew config edit`", path.display()))
+    })?;
+    check_loads(&setting, file, &changed)?;
+    init::replace_atomically(&path, &changed)?;
+    print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
+    remind_to_reload(&setting);
+    Ok(ExitKind::Done)
+}
+
+pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
+    let setting = CommandContext::from_environment()?;
+    let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
+    let editor = editor.filter(|words| !words.trim().is_empty()).ok_or_else(|| {
+        CommandError::usage("no editor is set").with_hint("set EDITOR, such as EDITOR=nano")
+    })?;
+    let relative = FILES.iter().find(|(known, _)| *known == name).map_or("", |(_, path)| *path);
+    let path = setting.home().config_dir().join(relative);
+    let before = read_or_empty(&path)?;
+    let draft = path.with_extension("draft.yaml");
+    let start = if before.is_empty() { init::start_text(name) } else { &before };
+    init::replace_atomically(&draft, start)?;
+    let mut words = editor.split_whitespace();
+    let status = Command::new(words.next().unwrap_or_default()).args(words).arg(&draft).status();
+    let kept = || format!("your text is in {}", draft.display());
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            return Err(CommandError::failed(format!("the editor ended with {status}")).with_hint(kept()));
+        }
+        Err(error) => return Err(CommandError::failed(format!("`{editor}` cannot start: {error}"))),
+    }
+    let changed = read_or_empty(&draft)?;
+    let file = PolicyFile::ALL.into_iter().find(|file| relative.ends_with(file.name()));
+    let file = file.map_or(KeyFile::Settings, KeyFile::Policy);
+    if name != "guardrails" {
+        check_loads(&setting, file, &changed).map_err(|error| error.with_hint(kept()))?;
+    }
+    init::replace_atomically(&path, &changed)?;
+    // The file holds the same text by now.
+    let _ = std::fs::remove_file(&draft);
+    print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
+    remind_to_reload(&setting);
+    Ok(ExitKind::Done)
+}
+
+fn remind_to_reload(setting: &CommandContext) {
+    if setting.is_daemon_ready() {
+        print_message(
+            "the running daemon applies what tightens at once; `sinew reload` shows what waits for you",
+        );
+    }
+}
+
+/// Checks that the configuration loads with a new text for one file.
+fn check_loads(setting: &CommandContext, file: KeyFile, text: &str) -> Result<(), CommandError> {
+    match file {
+        KeyFile::Settings => {
+            Settings::parse(setting.home(), text).map(drop).map_err(CommandError::configuration)
+        }
+        KeyFile::Policy(file) => compose::check_policy_text(setting, file, text),
+    }
+}
+
+fn read_or_empty(path: &Path) -> Result<String, CommandError> {
+    match std::fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| {
+            CommandError::configuration(format!("{} cannot be read: {error}", path.display()))
+        }),
+    }
+}
