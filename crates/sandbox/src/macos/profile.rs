@@ -328,6 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn system_libraries_are_readable_and_other_homes_are_not() {
+        let profile = made(NetworkAccess::Full);
+        let allowed = |operation, path| is_allowed(&profile, Operation::File(operation, Path::new(path)));
+        assert!(allowed("file-read-data", "/usr/lib/libSystem.dylib"));
+        assert!(!allowed("file-write-data", "/usr/lib/libSystem.dylib"));
+        for secret in ["/Library/Keychains/System.keychain", "/Users/other/f", "/Volumes/backup/f"] {
+            assert!(!allowed("file-read-data", secret) && !allowed("file-read-metadata", secret), "{secret}");
+        }
+        assert!(allowed("file-write-data", "/dev/null") && !allowed("file-write-data", "/dev/disk0"));
+    }
+
+    #[test]
     fn denials_come_after_allowances() {
         let profile = made(NetworkAccess::Off);
         let value = |path: &Path| {
