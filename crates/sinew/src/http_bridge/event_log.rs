@@ -60,9 +60,9 @@ impl EventLog {
         self.next += 1;
         self.bytes += event.len();
         self.events.push_back(event);
-        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
-            let Some(dropped) = self.events.pop_front().filter(|_| !self.events.is_empty()) else { break };
-            self.bytes -= dropped.len();
+        // The newest event is retained, however long it is: it may be the response.
+        while self.events.len() > 1 && (self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES) {
+            self.bytes -= self.events.pop_front().map_or(0, |dropped| dropped.len());
         }
         self.changed.notify_waiters();
     }
