@@ -368,3 +368,31 @@ fn host_tool_cannot_be_executed() {
         assert_eq!(result["metadata"]["refusal"]["code"], "unknown_tool", "{result}");
     }
 }
+
+/// An almost empty write is often the start of a loop, but an empty `__init__.py` can be intended.
+#[test]
+fn short_write_is_refused_once_and_then_permitted() {
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
+    let write = |name: &str, content: &str| {
+        let path = daemon.home().workspace().join(name);
+        let input = json!({"file_path": path, "content": content});
+        run_pre_tool_use(daemon.home(), "Write", &input).decision().to_owned()
+    };
+    assert_eq!(write("__init__.py", ""), "deny");
+    assert_eq!(write("other.py", ""), "deny", "only the same call counts as a repetition");
+    assert_eq!(write("__init__.py", ""), "allow");
+    assert_eq!(write("__init__.py", ""), "deny", "a loop is still caught");
+    let missing = json!({"file_path": daemon.home().workspace().join("a")});
+    for _ in 0..2 {
+        assert_eq!(run_pre_tool_use(daemon.home(), "Write", &missing).decision(), "deny");
+    }
+    let forbidden =
+        json!({"file_path": daemon.home().user_home().join(".ssh/authorized_keys"), "content": ""});
+    for _ in 0..2 {
+        assert_eq!(
+            run_pre_tool_use(daemon.home(), "Write", &forbidden).decision(),
+            "deny",
+            "policy is first"
+        );
+    }
+}

@@ -9,6 +9,8 @@ mod campaigns;
 #[cfg(target_os = "linux")]
 mod code;
 mod command_line;
+#[cfg(target_os = "linux")]
+mod conformance;
 mod documents;
 mod endpoints;
 mod explain;

@@ -3,7 +3,7 @@
 
 mod answers;
 mod check;
-mod content;
+pub(crate) mod content;
 mod excess;
 mod guidance;
 mod kept;

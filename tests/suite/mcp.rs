@@ -1,6 +1,7 @@
 //! Model Context Protocol on the agent socket. This file covers the revisions with a handshake.
 
 mod bridge;
+pub(crate) mod http;
 mod model_text;
 #[cfg(target_os = "linux")]
 mod output_schemas;

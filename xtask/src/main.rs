@@ -3,6 +3,7 @@
 
 mod bench;
 mod ci;
+mod conformance;
 mod dist;
 mod docs;
 mod left_out;
@@ -50,6 +51,8 @@ enum Task {
         #[arg(long, value_name = "STEP", value_parser = ci::step_names())]
         only: Option<String>,
     },
+    /// Install the MCP conformance suite and run it over the HTTP bridge
+    Conformance,
     /// Check the project rules that no compiler checks
     Tidy,
     /// Regenerate docs/tools, docs/schemas, docs/cli.md and docs/protocol.md
@@ -79,6 +82,7 @@ fn run(task: Task) -> Result<()> {
     let root = Root::find()?;
     match task {
         Task::Test { arguments } => test::command(&root, &arguments),
+        Task::Conformance => conformance::command(&root),
         Task::Ci { only } => ci::command(&root, only.as_deref()),
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),

@@ -11,7 +11,7 @@ use crate::left_out::{self, Reports};
 use crate::ordinary_user::OrdinaryUser;
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{node, programs, project, python, tidy::rust_source};
+use crate::{conformance, node, programs, project, python, tidy::rust_source};
 
 /// Variable by which tests that run the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -159,6 +159,7 @@ impl Suite<'_> {
         let mut tests = self.root.cargo(&words);
         tests.env(BINARY, &self.binary);
         tests.envs(python::with_packages(self.root));
+        tests.envs(conformance::installed(self.root).map(|folder| (conformance::VARIABLE, folder)));
         if let Some(folder) = node::with_packages(self.root) {
             tests.env(node::VARIABLE, folder);
         }

@@ -6,6 +6,7 @@
 mod arguments;
 mod directory_contents;
 mod judge;
+mod repeated_advice;
 mod review;
 mod unconfined;
 mod unrecorded_judge;
@@ -22,6 +23,7 @@ use tool::ToolDefinition;
 pub use arguments::HostArgument;
 pub use directory_contents::RecursiveListing;
 pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
+pub(crate) use repeated_advice::RepeatedAdvice;
 pub use review::{Advice, HostCallOutcome, secrets_advice};
 pub use unrecorded_judge::HostJudge;
 

@@ -24,6 +24,7 @@ use crate::bookkeeping::Bookkeeping;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};
 use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
+use crate::host::RepeatedAdvice;
 use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
 use crate::modes::{self, ModeCause, ModeCell, ModeWatch, UnrecordedModeChanges};
@@ -60,6 +61,8 @@ pub struct ToolExecutionLayer {
     /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
     /// run.
     pub(crate) host_limits: CallLimits,
+    /// Host calls that were refused with advice, which a repetition overrides.
+    pub(crate) host_advice: RepeatedAdvice,
     pub(crate) tally: CallTally,
     pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
     pub(crate) mode: ModeCell,
@@ -105,6 +108,7 @@ impl ToolExecutionLayer {
             undo,
             limits,
             host_limits,
+            host_advice: RepeatedAdvice::default(),
             mode_watch: watch,
             active_calls: ActiveCalls::default(),
             sessions: SessionTable::default(),

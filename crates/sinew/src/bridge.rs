@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 
-use daemon_link::DaemonLink;
+pub(crate) use daemon_link::DaemonLink;
 use message_head::MessageHead;
 use pending_requests::PendingRequests;
 

@@ -6,6 +6,7 @@ mod manifest;
 mod policy;
 mod record;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -116,7 +117,7 @@ pub(crate) enum CliCommand {
     /// Run the daemon as a user service (launchd or systemd).
     #[command(subcommand)]
     Service(ServiceCommand),
-    /// Serve MCP on standard input and output by forwarding to the daemon.
+    /// Serve MCP by forwarding to the daemon: on standard input and output, or over HTTP.
     Mcp(McpArgs),
     /// Check the tool calls of another agent program, which runs this command before and after each call.
     #[command(subcommand)]
@@ -168,6 +169,14 @@ pub(crate) struct McpArgs {
     /// Do not start a daemon: fail if none runs at the start. If the daemon restarts later, wait for it.
     #[arg(long)]
     pub(crate) no_start: bool,
+    /// Serve streamable HTTP on this loopback address, such as 127.0.0.1:8765, instead of standard input and
+    /// output.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) http: Option<SocketAddr>,
+    /// File with the bearer token of HTTP clients, with mode 0600. It is created if it does not exist. Default:
+    /// `http.token` beside the sockets.
+    #[arg(long, value_name = "FILE", requires = "http")]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Args)]

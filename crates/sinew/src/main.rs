@@ -12,6 +12,7 @@ mod daemon_start;
 mod exit;
 mod function_workers;
 mod host_table;
+mod http_bridge;
 mod layer_hooks;
 mod manifests;
 mod render;

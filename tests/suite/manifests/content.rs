@@ -7,7 +7,7 @@ use tests::{Client, Daemon, Home};
 use super::run::put;
 
 /// Home with the fixture server in its workspace, and a program that prints lines.
-fn home() -> Home {
+pub(crate) fn home() -> Home {
     let home = Home::initialised().without_automatic_modes();
     let server = home.file("fixtures_server.py", include_str!("../../fixtures/server.py"));
     let manifest =

@@ -16,7 +16,8 @@ use tool::{Refusal, RefusalCode, RuleRef};
 use crate::call::{CallRequest, PipelineCall};
 use crate::config_snapshot::ConfigSnapshot;
 use crate::explain::{self, ExplainedVerdict, Explanation};
-use crate::host::{Host, HostTool, JudgedTool, OnPermit, directory_contents, unconfined};
+use crate::host::repeated_advice::{self, RepeatedAdvice};
+use crate::host::{Host, HostTool, HostToolName, JudgedTool, OnPermit, directory_contents, unconfined};
 use crate::layer::ToolExecutionLayer;
 use crate::limits::CallLimits;
 use crate::pipeline;
@@ -120,6 +121,9 @@ impl Host {
         snapshot: &ConfigSnapshot,
         request: &CallRequest,
     ) -> Result<HostCallSubject<'_>, NotJudgedReason> {
+        if self.is_own_tool(snapshot, &request.tool_name) {
+            return Err(NotJudgedReason::JudgedOnArrival);
+        }
         match self.tool(&request.tool_name) {
             None => curated_refusal(snapshot, &request.tool_name, &request.arguments)
                 .map(HostCallSubject::CuratedName)
@@ -127,6 +131,20 @@ impl Host {
             Some(HostTool::SinewTool) => Err(NotJudgedReason::JudgedOnArrival),
             Some(HostTool::Judged(tool)) => Ok(HostCallSubject::Tool(tool)),
         }
+    }
+}
+
+impl Host {
+    /// Returns true if the name is that of a registered tool as `tools/list` shows it, after the prefix of
+    /// Sinew's tools. Names of manifest tools contain `__`, so the prefix alone would be ambiguous.
+    fn is_own_tool(&self, snapshot: &ConfigSnapshot, name: &str) -> bool {
+        self.tools.iter().any(|(known, tool)| match (known, tool) {
+            (HostToolName::Prefix(start), HostTool::SinewTool) => {
+                let rest = name.strip_prefix(start.as_str());
+                rest.is_some_and(|rest| !rest.contains('.') && snapshot.registry.get(rest).is_some())
+            }
+            _ => false,
+        })
     }
 }
 
@@ -142,12 +160,14 @@ impl ToolExecutionLayer {
         };
         let rules_of = subject.rules_of(&host_call.request);
         let reported = (host_call.origin, host_call.request.tool_name.clone());
+        let session = reported.0.session_id.as_deref();
         let (call, input) =
             PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
         let judging = async {
             self.check_admission(&call)?;
             let parts = (&self.host_limits, &self.opening_slots);
-            judge(parts, &call, subject, (input, host.user_home.as_deref())).await
+            let advice = AdviceMemory { memory: Some(&self.host_advice), host: &host.name, session };
+            judge(parts, &call, subject, (input, host.user_home.as_deref()), advice).await
         };
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
@@ -187,6 +207,26 @@ pub(super) fn explanation(
     Explanation { tool_name, mode: call.header.mode, finding, rules, policy_hash }
 }
 
+/// Memory of advice for the calls of one conversation.
+#[derive(Clone, Copy)]
+pub(super) struct AdviceMemory<'a> {
+    /// None in a process that judges one call.
+    pub(super) memory: Option<&'a RepeatedAdvice>,
+    pub(super) host: &'a str,
+    pub(super) session: Option<&'a str>,
+}
+
+impl AdviceMemory<'_> {
+    fn key(self, tool: &str, input: &Value, refusal: &Refusal) -> Option<String> {
+        self.memory?;
+        repeated_advice::advice_key((self.host, self.session), tool, input, refusal)
+    }
+
+    fn is_repeated(self, key: &str) -> bool {
+        self.memory.is_some_and(|memory| memory.is_repeated(key))
+    }
+}
+
 /// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs
 /// it without reporting back.
 pub(super) async fn judge(
@@ -194,12 +234,14 @@ pub(super) async fn judge(
     call: &PipelineCall,
     subject: HostCallSubject<'_>,
     (input, home): (Value, Option<&Path>),
+    advice: AdviceMemory<'_>,
 ) -> Result<Verdict, Box<Refusal>> {
     let tool = match subject {
         HostCallSubject::Tool(tool) => tool,
         HostCallSubject::CuratedName(refusal) => return Err(refusal),
     };
     let malformed = curated_refusal(&call.snapshot, &call.tool_name, &input);
+    let repeated = malformed.as_ref().and_then(|refusal| advice.key(&call.tool_name, &input, refusal));
     let shows = tool.listed_names(&input);
     let input = tool.resolve_arguments(input, home)?;
     let shape = tool.shape_for(&call.snapshot.policy);
@@ -217,7 +259,9 @@ pub(super) async fn judge(
     let verdict =
         directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
     // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
-    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
+    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed)
+        && !repeated.is_some_and(|key| advice.is_repeated(&key))
+    {
         return Err(refusal);
     }
     match &verdict {

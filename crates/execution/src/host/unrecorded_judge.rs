@@ -12,7 +12,7 @@ use tool::Mode;
 use crate::call::PipelineCall;
 use crate::config_snapshot::ConfigSnapshot;
 use crate::explain::{self, ExplainedVerdict};
-use crate::host::judge::{self, HostCall, HostVerdict, UnknownHost};
+use crate::host::judge::{self, AdviceMemory, HostCall, HostVerdict, UnknownHost};
 use crate::layer::{MAX_OPENING, max_running_calls};
 use crate::limits::CallLimits;
 use crate::modes;
@@ -54,7 +54,8 @@ impl HostJudge {
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
         let parts = (&self.limits, &self.opening_slots);
-        let judging = judge::judge(parts, &call, subject, (input, host.user_home.as_deref()));
+        let advice = AdviceMemory { memory: None, host: &host.name, session: None };
+        let judging = judge::judge(parts, &call, subject, (input, host.user_home.as_deref()), advice);
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await

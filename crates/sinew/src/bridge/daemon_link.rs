@@ -16,7 +16,7 @@ use crate::exit::{CommandError, ExitKind};
 pub(super) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(super) struct DaemonLink {
+pub(crate) struct DaemonLink {
     setting: CommandContext,
     startup: DaemonStartup,
     state: Mutex<LinkState>,
@@ -32,12 +32,12 @@ struct LinkState {
 }
 
 impl DaemonLink {
-    pub(super) fn new(setting: CommandContext, daemons: DaemonStartup) -> Self {
+    pub(crate) fn new(setting: CommandContext, daemons: DaemonStartup) -> Self {
         DaemonLink { setting, startup: daemons, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Connects to a daemon. Starts one or waits for one if none answers.
-    pub(super) fn connect(&self, timeout: Duration) -> Result<UnixStream, CommandError> {
+    pub(crate) fn connect(&self, timeout: Duration) -> Result<UnixStream, CommandError> {
         let deadline = Instant::now() + timeout;
         loop {
             let failed = match self.open_connection() {

@@ -15,6 +15,7 @@ use crate::cli::{McpArgs, ServeArgs};
 use crate::command_context::{CommandContext, serve_error};
 use crate::daemon::{self, PreparedDaemon};
 use crate::exit::{CommandError, ExitKind};
+use crate::http_bridge;
 
 /// Timeout for writing the last log lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -82,9 +83,12 @@ fn protect_memory() -> nix::Result<()> {
     Ok(())
 }
 
-/// Serves MCP on standard input and output, for hosts that start a command.
+/// Serves MCP on standard input and output, for hosts that start a command, or over HTTP.
 pub(crate) fn serve_mcp(args: &McpArgs) -> Result<ExitKind, CommandError> {
     let daemons = if args.no_start { DaemonStartup::WaitForDaemon } else { DaemonStartup::StartIfMissing };
-    bridge::run(CommandContext::from_environment()?, daemons)?;
-    Ok(ExitKind::Done)
+    let setting = CommandContext::from_environment()?;
+    match args.http {
+        Some(address) => http_bridge::run(setting, daemons, address, args.token_file.as_deref()),
+        None => bridge::run(setting, daemons).map(|()| ExitKind::Done),
+    }
 }

@@ -1,0 +1,246 @@
+//! Session of a client of the revisions with a handshake: one connection to the daemon, and the event streams
+//! that its messages are sent on.
+//!
+//! A stream outlives its HTTP request. A client that loses the connection resumes the stream; a call ends when
+//! it is cancelled or when the session ends.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use hyper::body::Bytes;
+use serde_json::Value;
+use tokio::io::{BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::daemon_connection::{DaemonConnection, send_line};
+use super::event_log::{EventId, EventLog};
+use super::message::{ClientMessage, error_object};
+
+/// Stream of the messages that belong to no request.
+const COMMON_STREAM: u64 = 0;
+/// Maximum number of finished streams that are retained for clients that resume.
+const MAX_FINISHED_STREAMS: usize = 64;
+/// Interval of comments on an idle stream, which reveal a client that is gone.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Number of events that wait for a slow client.
+const QUEUED_EVENTS: usize = 16;
+
+/// Session of a client.
+pub(super) struct Session {
+    write: tokio::sync::Mutex<OwnedWriteHalf>,
+    state: Arc<Mutex<SessionState>>,
+    /// Task that reads the daemon's messages.
+    reader: AbortHandle,
+}
+
+struct SessionState {
+    streams: HashMap<u64, EventLog>,
+    /// Stream and progress token of each open request, by its id as JSON.
+    requests: HashMap<String, OpenRequest>,
+    next_stream: u64,
+    last_use: Instant,
+    /// False once the connection to the daemon is lost.
+    is_open: bool,
+}
+
+struct OpenRequest {
+    stream: u64,
+    progress_token: Option<String>,
+}
+
+impl Session {
+    pub(super) fn new(DaemonConnection { lines, write }: DaemonConnection) -> Self {
+        let state = Arc::new(Mutex::new(SessionState {
+            streams: HashMap::from([(COMMON_STREAM, EventLog::new(COMMON_STREAM))]),
+            requests: HashMap::new(),
+            next_stream: COMMON_STREAM + 1,
+            last_use: Instant::now(),
+            is_open: true,
+        }));
+        let reader = tokio::spawn(route_messages(lines, Arc::clone(&state))).abort_handle();
+        Session { write: tokio::sync::Mutex::new(write), state, reader }
+    }
+
+    /// Sends a message to the daemon. Returns the stream of its response if it is a request, or `None` if its
+    /// id is in use.
+    pub(super) async fn send(&self, message: &ClientMessage) -> Option<u64> {
+        let stream = match message.request_id() {
+            Some(id) => self.state().open_request(id, message.progress_token())?,
+            None => COMMON_STREAM,
+        };
+        let sent = send_line(&mut *self.write.lock().await, &message.to_line()).await;
+        if sent.is_err() {
+            self.state().lose_connection();
+        }
+        Some(stream)
+    }
+
+    /// Waits for the response on a stream, and forgets the stream.
+    pub(super) async fn response(&self, stream: u64) -> Option<String> {
+        loop {
+            let changed = {
+                let mut state = self.state();
+                let log = state.streams.get(&stream)?;
+                if log.is_finished() {
+                    let (events, _) = log.events_from(0);
+                    state.streams.remove(&stream);
+                    return events.last().and_then(|event| data_of(event));
+                }
+                Arc::clone(&log.changed).notified_owned()
+            };
+            changed.await;
+        }
+    }
+
+    /// Follows a stream from an event on: its retained events, then each new one.
+    pub(super) fn follow(&self, from: EventId) -> Option<mpsc::Receiver<Bytes>> {
+        self.state().streams.get(&from.stream)?;
+        let (sender, receiver) = mpsc::channel(QUEUED_EVENTS);
+        tokio::spawn(forward_events(Arc::clone(&self.state), from, sender));
+        Some(receiver)
+    }
+
+    /// Position of the first new event of the stream for messages that belong to no request.
+    pub(super) fn common_stream(&self) -> EventId {
+        EventId { stream: COMMON_STREAM, number: 0 }
+    }
+
+    /// Returns true if the session was not used for a time and nothing is running in it.
+    pub(super) fn is_idle(&self, timeout: Duration) -> bool {
+        let state = self.state();
+        !state.is_open || (state.requests.is_empty() && state.last_use.elapsed() > timeout)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state().is_open
+    }
+
+    fn state(&self) -> MutexGuard<'_, SessionState> {
+        lock(&self.state)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Closes the connection to the daemon, which ends the calls of the session.
+        self.reader.abort();
+        self.state().lose_connection();
+    }
+}
+
+impl SessionState {
+    /// Opens the stream of a request.
+    fn open_request(&mut self, id: &Value, progress_token: Option<&Value>) -> Option<u64> {
+        self.last_use = Instant::now();
+        let key = id.to_string();
+        if self.requests.contains_key(&key) || !self.is_open {
+            return None;
+        }
+        let stream = self.next_stream;
+        self.next_stream += 1;
+        self.forget_old_streams();
+        self.streams.insert(stream, EventLog::new(stream));
+        self.requests
+            .insert(key, OpenRequest { stream, progress_token: progress_token.map(Value::to_string) });
+        Some(stream)
+    }
+
+    fn forget_old_streams(&mut self) {
+        let finished = self.streams.iter().filter(|(_, log)| log.is_finished()).map(|(stream, _)| *stream);
+        let mut finished: Vec<u64> = finished.collect();
+        finished.sort_unstable();
+        let excess = finished.len().saturating_sub(MAX_FINISHED_STREAMS);
+        for stream in finished.into_iter().take(excess) {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// Adds a message of the daemon to the stream of its request, or to the common stream.
+    fn route(&mut self, line: &str) {
+        let message: Value = serde_json::from_str(line).unwrap_or_default();
+        let is_response = message.get("method").is_none();
+        let request = message.get("id").filter(|_| is_response).map(Value::to_string);
+        if let Some(request) = request.and_then(|id| self.requests.remove(&id)) {
+            self.last_use = Instant::now();
+            if let Some(log) = self.streams.get_mut(&request.stream) {
+                log.push_message(line);
+                log.finish();
+            }
+            return;
+        }
+        let token = message.pointer("/params/progressToken").map(Value::to_string);
+        let owner = token.and_then(|token| {
+            self.requests.values().find(|request| request.progress_token.as_deref() == Some(&token))
+        });
+        let stream = owner.map_or(COMMON_STREAM, |request| request.stream);
+        if let Some(log) = self.streams.get_mut(&stream) {
+            log.push_message(line);
+        }
+    }
+
+    /// Answers every open request with an error, and ends all streams.
+    fn lose_connection(&mut self) {
+        self.is_open = false;
+        for (id, request) in std::mem::take(&mut self.requests) {
+            let id = serde_json::from_str(&id).unwrap_or_default();
+            let message =
+                "the connection to the daemon was lost; the call may have run: see `sinew ledger query`";
+            if let Some(log) = self.streams.get_mut(&request.stream) {
+                log.push_message(&error_object(Some(&id), -32000, message).to_string());
+            }
+        }
+        self.streams.values_mut().for_each(EventLog::finish);
+    }
+}
+
+async fn route_messages(mut lines: Lines<BufReader<OwnedReadHalf>>, state: Arc<Mutex<SessionState>>) {
+    while let Ok(Some(line)) = lines.next_line().await {
+        lock(&state).route(&line);
+    }
+    lock(&state).lose_connection();
+}
+
+/// Sends the events of a stream until it is finished or the client is gone.
+async fn forward_events(state: Arc<Mutex<SessionState>>, from: EventId, sender: mpsc::Sender<Bytes>) {
+    let mut number = from.number;
+    loop {
+        let (events, next, changed, is_finished) = {
+            let state = lock(&state);
+            let Some(log) = state.streams.get(&from.stream) else { return };
+            let (events, next) = log.events_from(number);
+            (events, next, Arc::clone(&log.changed).notified_owned(), log.is_finished())
+        };
+        number = next;
+        for event in events {
+            if sender.send(event).await.is_err() {
+                return;
+            }
+        }
+        if is_finished {
+            return;
+        }
+        tokio::select! {
+            () = changed => {}
+            () = sender.closed() => return,
+            () = tokio::time::sleep(HEARTBEAT) => {
+                if sender.send(Bytes::from_static(b": waiting\n\n")).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the data of an event with one line of data.
+fn data_of(event: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(event).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned)
+}
+
+fn lock(state: &Mutex<SessionState>) -> MutexGuard<'_, SessionState> {
+    // Every method leaves a consistent state, so a poisoned lock is safe to use.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

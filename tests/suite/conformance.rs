@@ -1,0 +1,125 @@
+//! MCP conformance suite over `sinew mcp --http`, at three revisions, with the stable and the newest version of
+//! the suite. `cargo xtask conformance` installs them; without them, these tests are left out.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use tests::{Daemon, left_out};
+
+use crate::manifests::content;
+use crate::mcp::http::HttpBridge;
+
+/// Variable with the folder of the installed versions.
+const VARIABLE: &str = "SINEW_CONFORMANCE";
+const NOT_APPLICABLE: &str = include_str!("../conformance-not-applicable.txt");
+
+/// Installed version of the suite.
+struct Conformance {
+    node: PathBuf,
+    program: PathBuf,
+}
+
+impl Conformance {
+    fn find(version: &str) -> Option<Conformance> {
+        let Some(folder) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
+            left_out("the MCP conformance suite is not installed: run `cargo xtask conformance`");
+            return None;
+        };
+        let program =
+            folder.join(version).join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        Some(Conformance { node: folder.join("node"), program })
+    }
+
+    /// Returns the server scenarios of a revision, or of all if it is empty.
+    fn scenarios(&self, revision: &str) -> Vec<String> {
+        let listed = Command::new(&self.node).arg(&self.program).arg("list").output().expect("a list");
+        let listed = String::from_utf8(listed.stdout).expect("text");
+        let servers = listed.split("Client scenarios").next().expect("server scenarios");
+        let scenarios = servers.lines().filter_map(|line| line.strip_prefix("  - ")?.split_once(' '));
+        let scenarios = scenarios.filter(|(_, revisions)| revisions.contains(revision));
+        scenarios.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Runs a scenario and returns its report if it fails.
+    fn run(&self, scenario: &str, revision: &str, port: u16) -> Option<String> {
+        let url = format!("http://localhost:{port}/mcp");
+        let mut command = Command::new(&self.node);
+        command.arg(&self.program).args(["server", "--url", &url, "--scenario", scenario]);
+        let ended = command.args(["--spec-version", revision]).output().expect("the suite runs");
+        let report = [ended.stdout, ended.stderr].concat();
+        (!ended.status.success()).then(|| String::from_utf8_lossy(&report).into_owned())
+    }
+}
+
+/// Process that is killed when dropped.
+struct Proxy(Child);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn not_applicable() -> BTreeMap<&'static str, &'static str> {
+    let lines = NOT_APPLICABLE.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(": ").expect("a scenario and a reason")).collect()
+}
+
+/// Runs every scenario that applies to a server with tools.
+fn check(version: &str, revision: &str) {
+    let Some(suite) = Conformance::find(version) else { return };
+    let daemon = Daemon::start_in(content::home());
+    let bridge = HttpBridge::start(daemon.home());
+    let token = daemon.home().root().join("run/http.token");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/conformance_proxy.mjs");
+    let mut proxy = Command::new(&suite.node);
+    proxy.arg(script).arg(bridge.port.to_string()).arg(token).stdout(Stdio::piped());
+    let mut proxy = Proxy(proxy.spawn().expect("the proxy starts"));
+    let mut port = String::new();
+    BufReader::new(proxy.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
+    let port = port.trim().parse().expect("a port");
+    let skipped = not_applicable();
+    let applicable: Vec<String> =
+        suite.scenarios(revision).into_iter().filter(|name| !skipped.contains_key(name.as_str())).collect();
+    assert!(applicable.len() >= 9, "{applicable:?}");
+    let failed: Vec<String> = applicable.iter().filter_map(|name| suite.run(name, revision, port)).collect();
+    assert!(failed.is_empty(), "{} of {} fail:\n{}", failed.len(), applicable.len(), failed.join("\n---\n"));
+}
+
+#[test]
+fn stable_suite_passes_at_2025_06_18() {
+    check("stable", "2025-06-18");
+}
+
+#[test]
+fn stable_suite_passes_at_2025_11_25() {
+    check("stable", "2025-11-25");
+}
+
+#[test]
+fn newest_suite_passes_at_2025_06_18() {
+    check("newest", "2025-06-18");
+}
+
+#[test]
+fn newest_suite_passes_at_2025_11_25() {
+    check("newest", "2025-11-25");
+}
+
+#[test]
+fn newest_suite_passes_at_2026_07_28() {
+    check("newest", "2026-07-28");
+}
+
+/// A scenario that the suite no longer has must not hide a new one of a similar name.
+#[test]
+fn list_of_what_does_not_apply_is_current() {
+    let Some(suite) = Conformance::find("newest") else { return };
+    let known = suite.scenarios("");
+    for scenario in not_applicable().keys() {
+        assert!(known.iter().any(|name| name == scenario), "{scenario} is not a scenario");
+    }
+}

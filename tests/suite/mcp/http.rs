@@ -1,0 +1,308 @@
+//! Streamable HTTP over a real loopback connection: who may connect, sessions with resumable streams, and the
+//! stateless revision.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Daemon, Home, sinew, wait_until};
+
+/// Time limit of every read, so that a missing response fails the test.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Running `sinew mcp --http`.
+pub(crate) struct HttpBridge {
+    process: Child,
+    pub(crate) port: u16,
+    token: String,
+}
+
+impl HttpBridge {
+    pub(crate) fn start(home: &Home) -> HttpBridge {
+        let mut process = command(home).stdout(Stdio::piped()).spawn().expect("the bridge starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+        let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split('/').next());
+        let port = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        let token = std::fs::read_to_string(home.root().join("run/http.token")).expect("a token file");
+        HttpBridge { process, port, token: token.trim().to_owned() }
+    }
+
+    /// Sends a request with these headers beside the usual ones. A header that is given replaces the usual one.
+    fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let (host, bearer) = (format!("127.0.0.1:{}", self.port), format!("Bearer {}", self.token));
+        let length = body.len().to_string();
+        let usual = [
+            ("host", host.as_str()),
+            ("authorization", &bearer),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("content-length", &length),
+        ];
+        let given = |name: &str| headers.iter().any(|(known, _)| *known == name);
+        let kept =
+            usual.iter().filter(|(name, _)| !given(name)).chain(headers.iter().filter(|it| !it.1.is_empty()));
+        let head: String = kept.map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        write!(stream, "{method} /mcp HTTP/1.1\r\n{head}\r\n{body}").expect("sent");
+        Response::read(stream)
+    }
+
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Response {
+        self.send("POST", headers, &message.to_string())
+    }
+
+    /// Opens a session and returns its id.
+    fn initialize(&self) -> String {
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "http"}});
+        let response = self.post(&[], &request(0, "initialize", params));
+        let session = response.header("mcp-session-id").expect("a session");
+        assert_eq!(response.json()["result"]["protocolVersion"], "2025-11-25");
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.post(&[("mcp-session-id", &session)], &initialized).status, 202);
+        session
+    }
+}
+
+impl Drop for HttpBridge {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(home: &Home) -> std::process::Command {
+    let mut command = sinew();
+    command.args(["mcp", "--no-start", "--http", "127.0.0.1:0"]).env("SINEW_HOME", home.root());
+    command
+}
+
+fn request(id: u64, method: &str, params: Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+}
+
+/// Response whose body is read on demand.
+struct Response {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: BufReader<TcpStream>,
+}
+
+impl Response {
+    fn read(stream: TcpStream) -> Response {
+        let mut body = BufReader::new(stream);
+        let mut line = || {
+            let mut line = String::new();
+            body.read_line(&mut line).expect("a head");
+            line.trim_end().to_owned()
+        };
+        let status = line().split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let mut headers = Vec::new();
+        loop {
+            let line = line();
+            let Some((name, value)) = line.split_once(':') else { break };
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        Response { status, headers, body }
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    fn json(mut self) -> Value {
+        let length = self.header("content-length").and_then(|length| length.parse().ok()).expect("a length");
+        let mut body = vec![0; length];
+        self.body.read_exact(&mut body).expect("a body");
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
+    /// Returns the id and the data of the next event of a chunked stream.
+    fn event(&mut self) -> (Option<String>, String) {
+        let (mut id, mut data) = (None, None);
+        loop {
+            let mut line = String::new();
+            assert!(self.body.read_line(&mut line).expect("an event") > 0, "the stream ended");
+            let line = line.trim_end();
+            if let Some(value) = line.strip_prefix("id: ") {
+                id = Some(value.to_owned());
+            } else if let Some(value) = line.strip_prefix("data:") {
+                data = Some(value.trim().to_owned());
+            } else if let (true, Some(data)) = (line.is_empty(), data.take()) {
+                return (id, data);
+            }
+        }
+    }
+
+    fn message(&mut self) -> Value {
+        loop {
+            if let (_, data) = self.event()
+                && !data.is_empty()
+            {
+                return serde_json::from_str(&data).expect("a message");
+            }
+        }
+    }
+
+    fn disconnect(self) {
+        let _ = self.body.get_ref().shutdown(Shutdown::Both);
+    }
+}
+
+fn stateless(method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    request(9, method, params)
+}
+
+const STATELESS: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
+
+#[test]
+fn foreign_hosts_origins_and_missing_tokens_are_refused() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let list = stateless("tools/list", json!({}));
+    let method = ("mcp-method", "tools/list");
+    let own = format!("http://localhost:{}", bridge.port);
+    let host = format!("localhost:{}", bridge.port);
+    for (headers, status) in [
+        (vec![], 200),
+        (vec![("host", host.as_str()), ("origin", &own)], 200),
+        (vec![("host", "evil.example")], 403),
+        (vec![("host", "")], 403),
+        (vec![("origin", "http://evil.example")], 403),
+        (vec![("origin", "http://localhost:1")], 403),
+        (vec![("authorization", "")], 401),
+        (vec![("authorization", "Bearer 0123456789abcdef0123456789abcdef")], 401),
+    ] {
+        let headers = [vec![STATELESS, method], headers].concat();
+        assert_eq!(bridge.post(&headers, &list).status, status, "{headers:?}");
+    }
+    assert_eq!(bridge.send("PUT", &[], "").status, 405);
+}
+
+#[test]
+fn token_file_of_others_and_other_addresses_are_refused() {
+    let daemon = Daemon::start();
+    let file = daemon.home().root().join("run/http.token");
+    drop(HttpBridge::start(daemon.home()));
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = command(daemon.home()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("chmod 600"), "{refused:?}");
+    let public = daemon.home().run(&["mcp", "--no-start", "--http", "0.0.0.0:0"]).must_exit(2);
+    assert!(public.stderr().contains("loopback"), "{}", public.stderr());
+}
+
+#[test]
+fn session_serves_calls_and_ends_on_delete() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "hello");
+    let bridge = HttpBridge::start(daemon.home());
+    let session = bridge.initialize();
+    let in_session = ("mcp-session-id", session.as_str());
+    let listed = bridge.post(&[in_session], &request(1, "tools/list", json!({}))).json();
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    let call = json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+    let mut called = bridge.post(&[in_session], &request(2, "tools/call", call));
+    assert_eq!(called.header("content-type").as_deref(), Some("text/event-stream"));
+    let result = called.message();
+    assert_eq!((&result["id"], &result["result"]["content"][0]["text"]), (&json!(2), &json!("hello")));
+    assert_eq!(bridge.post(&[], &request(3, "tools/list", json!({}))).status, 400, "no session");
+    assert_eq!(bridge.post(&[("mcp-session-id", "x")], &request(3, "ping", json!({}))).status, 404);
+    let unknown = [in_session, ("mcp-protocol-version", "1999-01-01")];
+    assert_eq!(bridge.post(&unknown, &request(3, "ping", json!({}))).status, 400);
+    assert_eq!(bridge.send("DELETE", &[in_session], "").status, 204);
+    assert_eq!(bridge.post(&[in_session], &request(4, "ping", json!({}))).status, 404);
+}
+
+/// A call goes on while its client reconnects, and nothing is lost or sent twice.
+#[test]
+fn interrupted_stream_resumes_after_the_last_event() {
+    let daemon = Daemon::start();
+    let fifo = daemon.home().workspace().join("gate");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let bridge = HttpBridge::start(daemon.home());
+    let session = bridge.initialize();
+    let in_session = ("mcp-session-id", session.as_str());
+    let call = json!({"name": "run_command", "arguments": {"command": ["cat", "gate"]}});
+    let mut stream = bridge.post(&[in_session], &request(5, "tools/call", call));
+    let (first, data) = stream.event();
+    assert_eq!(data, "", "the first event only has an id");
+    let first = first.expect("an id");
+    stream.disconnect();
+    let mut resumed = bridge.send("GET", &[in_session, ("last-event-id", &first)], "");
+    assert_eq!(resumed.status, 200);
+    std::fs::write(&fifo, "after the break").unwrap();
+    let result = resumed.message();
+    assert_eq!(result["id"], 5, "{result}");
+    assert_eq!(result["result"]["content"][0]["text"], "after the break", "{result}");
+    let mut again = bridge.send("GET", &[in_session, ("last-event-id", &first)], "");
+    assert_eq!(again.message(), result, "a finished stream is retained");
+    assert_eq!(bridge.send("GET", &[in_session, ("last-event-id", "99-0")], "").status, 404);
+    assert_eq!(bridge.send("GET", &[in_session, ("last-event-id", "x")], "").status, 400);
+}
+
+#[test]
+fn stateless_call_is_cancelled_by_disconnecting() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let fifo = daemon.home().workspace().join("gate");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let call =
+        stateless("tools/call", json!({"name": "run_command", "arguments": {"command": ["cat", "gate"]}}));
+    let headers = [STATELESS, ("mcp-method", "tools/call"), ("mcp-name", "run_command")];
+    let stream = bridge.post(&headers, &call);
+    assert_eq!(stream.status, 200);
+    let running = || daemon.home().run(&["status", "--json"]).json()["calls"]["running"].as_u64();
+    wait_until("the call runs", || running() == Some(1));
+    let started = Instant::now();
+    stream.disconnect();
+    wait_until("the call ends", || running() == Some(0));
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    let records = daemon.home().records();
+    assert!(records.iter().any(|record| record.to_string().contains("client_gone")), "{records:?}");
+}
+
+#[test]
+fn stateless_headers_and_errors_have_their_status() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let list = ("mcp-method", "tools/list");
+    let check = |headers: &[(&str, &str)], message: &Value, status: u16, code: i64| {
+        let response = bridge.post(headers, message);
+        let found = response.status;
+        let body = response.json();
+        assert_eq!((found, &body["error"]["code"]), (status, &json!(code)), "{headers:?}: {body}");
+        assert_eq!(body["id"], message["id"], "{body}");
+    };
+    let body = stateless("tools/list", json!({}));
+    check(&[STATELESS, ("mcp-method", "tools/call")], &body, 400, -32020);
+    check(&[STATELESS], &body, 400, -32020);
+    check(&[list, ("mcp-protocol-version", "2025-11-25")], &body, 400, -32020);
+    check(&[STATELESS, list], &request(1, "tools/list", json!({})), 400, -32602);
+    check(&[STATELESS, ("mcp-method", "ping")], &stateless("ping", json!({})), 404, -32601);
+    check(&[STATELESS, ("mcp-method", "a/b")], &stateless("a/b", json!({})), 404, -32601);
+    let mut other = stateless("tools/list", json!({}));
+    other["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2031-01-01");
+    check(&[("mcp-protocol-version", "2031-01-01"), list], &other, 400, -32022);
+    let invalid = bridge.send("POST", &[STATELESS, list], "{");
+    assert_eq!(invalid.status, 400);
+    assert_eq!(bridge.send("GET", &[], "").status, 405, "no session, no stream");
+}
+
+#[test]
+fn subscription_is_a_stream() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let listen = stateless("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let mut stream = bridge.post(&[STATELESS, ("mcp-method", "subscriptions/listen")], &listen);
+    let acknowledged = stream.message();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+}
