@@ -13,6 +13,7 @@ mod document;
 mod error;
 mod located;
 mod node;
+mod number_text;
 mod private_file;
 mod scan;
 mod table;
