@@ -10,6 +10,7 @@ mod command_line;
 mod documents;
 mod endpoints;
 mod explain;
+mod fairness;
 mod files;
 mod guardrail;
 mod hook;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::CallerKey;
 use tool::{Caller, CallerEndpoint};
 
 use crate::mcp::McpHandshake;
@@ -42,6 +43,11 @@ impl ConnectionState {
             worker_session: worker,
             worker_sockets: Vec::new(),
         }
+    }
+
+    /// Returns the identity that limits are counted by.
+    pub(crate) fn caller_key(&self) -> CallerKey {
+        CallerKey::new(self.worker_session.as_deref(), self.peer.pid, self.peer.uid)
     }
 
     /// Returns a sender for notifications before or after the reply.

@@ -13,6 +13,7 @@ mod client;
 mod config_watch;
 mod connection;
 mod connection_state;
+mod connection_table;
 mod control;
 mod desktop_notifications;
 mod error;
@@ -36,6 +37,7 @@ mod service;
 pub mod settings;
 mod settings_file;
 mod socket;
+mod state_version;
 #[cfg(test)]
 mod tests;
 mod worker_sockets;

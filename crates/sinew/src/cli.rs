@@ -17,7 +17,8 @@ use tool::{CallId, Category, Mode};
 use crate::command::ToolNameCompleter;
 
 pub(crate) use approvals::{
-    ApprovalsCommand, ApproveArgs, DenyArgs, GrantDuration, PinArgs, PinCommand, SessionsCommand,
+    ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
+    SessionsCommand,
 };
 pub(crate) use hook::{
     FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
@@ -69,6 +70,9 @@ pub(crate) enum CliCommand {
     /// List or close the open worker sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// List suspended callers, or let them call again.
+    #[command(subcommand)]
+    Callers(CallersCommand),
     /// Show pending approvals and standing grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
