@@ -16,6 +16,7 @@ mod requests;
 mod roles;
 mod screen;
 mod terminal;
+mod waiting;
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

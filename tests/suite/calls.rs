@@ -195,6 +195,33 @@ fn refusal_names_the_rule_by_file_and_line() {
     assert!(line.contains(".env"), "line {} is {line:?}", rule["line"]);
 }
 
+/// The place of the configuration is no business of an agent. The operator and the ledger get the whole name.
+#[test]
+fn agents_are_not_told_where_the_policy_is() {
+    let daemon = Daemon::start();
+    let root = daemon.home().root().display().to_string();
+    let mut agent = daemon.agent();
+    for (tool, arguments) in [
+        ("read_file", json!({"path": ".env"})),
+        ("read_file", json!({"path": "/etc/shadow"})),
+        ("write_file", json!({"path": "/usr/x", "content": "x"})),
+        ("run_command", json!({"command": ["rm", "-rf", "/"]})),
+        ("fetch_url", json!({"url": "http://10.0.0.1/"})),
+    ] {
+        let call = json!({"tool_name": tool, "arguments": arguments});
+        let (refused, explained) = (agent.execute(tool, &arguments), agent.request("sinew/explain", &call));
+        assert_eq!(refused["metadata"]["refusal"]["refused"], true, "{refused}");
+        for text in [refused.to_string(), explained.to_string()] {
+            assert!(!text.contains(&root), "{root} in {text}");
+        }
+    }
+    let explained = daemon.home().run(&["explain", "read_file", "path=.env", "--json"]).stdout();
+    assert!(explained.contains(&root), "{explained}");
+    let records = daemon.stop().records();
+    let refusal = records.iter().find(|record| record["kind"] == "refusal").expect("a record");
+    assert!(refusal["rule"]["file"].as_str().is_some_and(|file| file.starts_with(&root)), "{refusal}");
+}
+
 #[test]
 fn read_failures_have_distinct_kinds() {
     let daemon = Daemon::start();

@@ -183,3 +183,47 @@ fn policy_that_others_can_write_is_refused() {
     let refused = home.run(&["serve"]).must_exit(7);
     assert!(refused.stderr().contains("tools.yaml") && refused.stderr().contains("chmod"), "{refused}");
 }
+
+/// Whatever `check` accepts, `serve` starts with, and whatever `check` refuses, `serve` refuses or leaves out.
+#[test]
+fn check_and_serve_agree_on_every_file() {
+    let shipped = |home: &Home, name: &str| {
+        std::fs::read_to_string(home.root().join("config").join(name)).expect("it is shipped")
+    };
+    type Change = fn(&str) -> String;
+    let changes: &[(&str, Change)] = &[
+        ("unchanged", str::to_owned),
+        ("empty", |_| String::new()),
+        ("unknown key", |text| format!("{text}\nzebra: 1\n")),
+        ("not a mapping", |_| "- 1\n".to_owned()),
+        ("broken", |text| format!("{text}\n\"\n")),
+        ("two documents", |text| format!("{text}\n---\n{text}")),
+        ("quoted number", |text| text.replacen(": 64 ", ": \"64\" ", 1).replacen(": 600,", ": \"600\",", 1)),
+        ("separator", |text| text.replacen(": 256 ", ": 2_56 ", 1).replacen(": 64 ", ": 6_4 ", 1)),
+        ("tab", |text| text.replacen("  ", "\t", 1)),
+        ("link", |text| text.to_owned()),
+        ("writable by all", |text| text.to_owned()),
+    ];
+    for name in ["sinew.yaml", "governance/tools.yaml", "governance/modes.yaml", "governance/safety.yaml"] {
+        for (what, change) in changes {
+            let home = Home::initialised();
+            let file = home.root().join("config").join(name);
+            home.configure(name, &change(&shipped(&home, name)));
+            match *what {
+                "link" => {
+                    std::fs::rename(&file, home.user_home().join("elsewhere")).expect("moved");
+                    std::os::unix::fs::symlink(home.user_home().join("elsewhere"), &file).expect("linked");
+                }
+                "writable by all" => {
+                    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).expect("changed");
+                }
+                _ => {}
+            }
+            let checked = home.run(&["check"]);
+            match checked.output.status.code() {
+                Some(0) => drop(Daemon::start_in(home).stop()),
+                _ => drop(home.run(&["serve"]).must_exit(7)),
+            }
+        }
+    }
+}

@@ -14,6 +14,7 @@ mod conformance;
 mod documents;
 mod endpoints;
 mod explain;
+mod fairness;
 mod files;
 mod guardrail;
 mod hook;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home};
+use tests::{Bridge, Client, Daemon, Home};
 
 /// Waits for a mode, polling the control socket as an operator would.
 fn wait_for(control: &mut Client, mode: &str) {
@@ -22,6 +22,11 @@ fn set(control: &mut Client, mode: &str) -> Value {
     control.request("control/mode.set", &json!({"mode": mode, "reason": "test"}))
 }
 
+/// Makes a call as another process. Refusals of one caller alone suspend that caller; those of two change the mode.
+fn execute_as_other(other: &mut Bridge, tool: &str, arguments: &Value) -> Value {
+    other.request("sinew/execute", &json!({"tool_name": tool, "arguments": arguments}))["result"].clone()
+}
+
 fn history(home: &Home) -> Vec<Value> {
     let reported = home.run(&["mode", "history", "--json"]).must_exit(0).json();
     reported["changes"].as_array().expect("a list").clone()
@@ -31,15 +36,22 @@ fn history(home: &Home) -> Vec<Value> {
 fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let daemon = Daemon::start();
     let (mut agent, mut control) = (daemon.agent(), daemon.control());
+    let mut other = Bridge::start(daemon.home(), &[]);
+    other.handshake();
     let folder = daemon.home().user_home().join(".ssh");
     let forbidden = |name: &str| json!({"path": folder.join(name), "content": "x"});
     // The same refused call counts once, however often it is repeated.
     for _ in 0..30 {
         agent.execute("write_file", &forbidden("authorized_keys"));
     }
-    for name in ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts", "rc"] {
+    for (number, name) in
+        ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts", "rc"].into_iter().enumerate()
+    {
         assert_eq!(daemon.agent().request("sinew/status", &json!({}))["result"]["mode"], "NORMAL", "{name}");
-        let refused = agent.execute("write_file", &forbidden(name));
+        let refused = match number % 2 {
+            0 => agent.execute("write_file", &forbidden(name)),
+            _ => execute_as_other(&mut other, "write_file", &forbidden(name)),
+        };
         assert_eq!(refused["metadata"]["refused"], Value::Null);
         assert_eq!(refused["metadata"]["refusal"]["refused"], true, "{refused}");
     }
@@ -108,9 +120,13 @@ fn malformed_urls_do_not_change_the_mode() {
     let status = daemon.home().run(&["status", "--json"]).must_exit(0).json();
     assert_eq!((&status["mode"], status.get("mode_cause")), (&json!("NORMAL"), None));
     // The alarm for other calls shows what was counted by then.
-    for name in ["a", "b", "c", "d", "e", "f"] {
-        let path = daemon.home().user_home().join(".ssh").join(name);
-        agent.execute("write_file", &json!({"path": path, "content": "x"}));
+    let mut other = Bridge::start(daemon.home(), &[]);
+    other.handshake();
+    for names in [["a", "b"], ["c", "d"], ["e", "f"]] {
+        let [own, others] = names
+            .map(|name| json!({"path": daemon.home().user_home().join(".ssh").join(name), "content": "x"}));
+        agent.execute("write_file", &own);
+        execute_as_other(&mut other, "write_file", &others);
     }
     wait_for(&mut daemon.control(), "ALERT");
     let [alarm] = history(daemon.home()).try_into().expect("one change");

@@ -274,8 +274,18 @@ fn control_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
     examples.run(&mut control, "control/ledger.export", &json!({"format": "csv", "limit": 1}));
     let events = json!({"events": ["tool_call_blocked", "mode_transition"]});
     examples.run(&mut daemon.control(), "control/events", &events);
-    let terms = json!({"allowlist": ["read_file"]});
     let mut opener = daemon.agent();
+    for name in 0..6 {
+        let path = daemon.home().user_home().join(".ssh").join(name.to_string());
+        opener.execute("write_file", &json!({"path": path, "content": "x"}));
+    }
+    let suspended =
+        || daemon.control().request("control/callers.list", &json!({}))["result"]["suspended"].clone();
+    tests::wait_until("the suspension", || suspended()[0]["id"].is_string());
+    let suspended = examples.run(&mut control, "control/callers.list", &json!({}));
+    let caller = suspended["suspended"][0]["id"].clone();
+    examples.run(&mut control, "control/callers.resume", &json!({"caller": caller}));
+    let terms = json!({"allowlist": ["read_file"]});
     let session = opener.request("sinew/session.open", &terms)["result"]["session_id"].clone();
     examples.run(&mut control, "control/sessions.close", &json!({"session_id": session}));
     examples.run(&mut control, "control/reload", &json!({}));

@@ -201,3 +201,28 @@ fn manifest_tools_wait_if_the_accepted_state_is_unknown() {
     assert!(knows(&daemon), "it was accepted");
     assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown", "applied"]);
 }
+
+/// A state of the first version has no version file. One of a newer version is left alone.
+#[test]
+fn older_state_is_taken_over_and_newer_state_is_refused() {
+    let daemon = Daemon::start();
+    assert_eq!(
+        daemon.agent().execute("write_file", &json!({"path": "a.txt", "content": "x"}))["success"],
+        true
+    );
+    let home = daemon.stop();
+    let version = home.root().join("state/version");
+    assert_eq!(std::fs::read_to_string(&version).expect("it is written"), "1\n");
+    std::fs::remove_file(&version).expect("removed");
+    let before = home.records().len();
+    let home = Daemon::start_in(home).stop();
+    assert!(home.records().len() > before && version.exists(), "its records are kept");
+    std::fs::write(&version, "2\n").expect("written");
+    let files = home.complete_records();
+    for words in [&["serve"][..], &["call", "read_file", "path=a.txt"]] {
+        let refused = home.run(words);
+        let message = refused.stderr() + &refused.stdout();
+        assert!(message.contains("a newer version of Sinew wrote this state"), "{words:?}: {refused}");
+    }
+    assert_eq!(home.complete_records(), files, "nothing was written");
+}

@@ -1,12 +1,17 @@
 //! Approval state that a call carries through the pipeline: how it requests approval, and which approval it
 //! references.
 
+use std::time::Duration;
+
 /// Approval mode that a call requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ApprovalMode {
     /// Wait for the decision.
     #[default]
     Wait,
+    /// Wait for the decision, and return its approval id if that takes longer. The caller continues by repeating the
+    /// call.
+    WaitAtMost(Duration),
     /// Submit the request, return its approval id to the caller and end the call.
     Async,
     /// Never request approval.
@@ -38,4 +43,11 @@ pub enum ApprovalBasis {
         /// Rules that require the approval.
         rules: Vec<String>,
     },
+}
+
+impl ApprovalMode {
+    /// Returns true if the call waits for the decision.
+    pub fn waits(self) -> bool {
+        matches!(self, ApprovalMode::Wait | ApprovalMode::WaitAtMost(_))
+    }
 }

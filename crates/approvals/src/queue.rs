@@ -84,6 +84,8 @@ pub(crate) enum RequestState {
     },
     Denied {
         message: Option<String>,
+        /// Time of the denial; `None` in records of older versions.
+        at: Option<Timestamp>,
     },
     Expired,
     Used,
@@ -243,7 +245,8 @@ impl ApprovalQueue {
         message: Option<&str>,
     ) -> Result<ApprovalEventEntry, UndecidableRequest> {
         let queued = self.find_decidable(id, now)?;
-        Ok(request_entry(id, queued, ApprovalEvent::Denied, Some(by), json!({"message": message})))
+        let data = json!({"message": message, "at": now});
+        Ok(request_entry(id, queued, ApprovalEvent::Denied, Some(by), data))
     }
 
     /// Returns a request that can still be decided.
@@ -291,10 +294,27 @@ impl ApprovalQueue {
             RequestState::Granted { .. } | RequestState::Pending | RequestState::Expired => {
                 Err(UnusableApproval::Expired)
             }
-            RequestState::Denied { message } => Err(UnusableApproval::Denied(message.clone())),
+            RequestState::Denied { message, .. } => Err(UnusableApproval::Denied(message.clone())),
             RequestState::Used => Err(UnusableApproval::Used),
             RequestState::Void { why } => Err(UnusableApproval::Void(why.clone())),
         }
+    }
+
+    /// Newest request of this caller for this effect: one that is open, or one that was denied after `since`.
+    pub(crate) fn find_earlier(
+        &self,
+        digest: &str,
+        caller: &Caller,
+        (now, since): (Timestamp, Timestamp),
+    ) -> Option<(&String, &QueuedRequest)> {
+        let is_wanted = |queued: &QueuedRequest| {
+            let was_denied = matches!(queued.state, RequestState::Denied { at: Some(at), .. } if at > since);
+            queued.digest == digest
+                && queued.terms.call.caller.is_same_party(caller)
+                && (was_denied || queued.is_open_at(now))
+        };
+        let wanted = self.requests.iter().filter(|(_, queued)| is_wanted(queued));
+        wanted.max_by_key(|(id, queued)| (queued.terms.requested_at, (*id).clone()))
     }
 
     /// Proposes the withdrawal of a pending request or an unused approval.
@@ -364,7 +384,10 @@ impl ApprovalQueue {
                     self.rules.insert(id.clone(), status);
                 }
             }
-            ApprovalEvent::Denied => self.set_state(id, RequestState::Denied { message: text("message") }),
+            ApprovalEvent::Denied => {
+                let at = text("at").and_then(|at| at.parse().ok());
+                self.set_state(id, RequestState::Denied { message: text("message"), at });
+            }
             ApprovalEvent::Expired => self.set_state(id, RequestState::Expired),
             ApprovalEvent::Used => self.set_state(id, RequestState::Used),
             ApprovalEvent::Void | ApprovalEvent::Revoked | ApprovalEvent::Other => {

@@ -15,8 +15,17 @@ pub fn rule_expired_refusal(tool: &str) -> Box<Refusal> {
 pub fn pending_refusal(tool: &str, id: &str, detail: &str) -> Box<Refusal> {
     let reason = "Permission denied: Approval is pending";
     let refusal = Refusal::new(tool, RefusalCode::ApprovalPending, reason).with_detail(detail);
-    let hint = format!("nothing was run; repeat the same call with approval_id `{id}` once it is approved");
+    let hint = format!(
+        "nothing was run; the operator was asked (approval {id}): call again with the same arguments to continue"
+    );
     Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.with_hint(hint) })
+}
+
+/// Refusal of a call that the operator denied a moment ago. The operator is not asked again.
+pub fn denied_before_refusal(tool: &str, id: &str, message: Option<String>) -> Box<Refusal> {
+    let refusal = unusable_refusal(tool, id, &UnusableApproval::Denied(message));
+    let hint = "the operator denied the same call within the last ten minutes and was not asked again";
+    Box::new(refusal.with_detail("denied_before").with_hint(hint))
 }
 
 /// Refusal of a call because too many requests are pending.

@@ -44,6 +44,28 @@ pub(crate) struct StoredRequest {
     pub(crate) arguments: Option<Arguments>,
 }
 
+/// Time for which a denial also answers the same request of the same caller.
+const DENIAL_LASTS: Duration = Duration::from_secs(10 * 60);
+
+/// Earlier request of the same caller for the same effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EarlierRequest {
+    /// Pending, or approved and not used.
+    Open {
+        /// Approval id.
+        id: String,
+        /// Call that made the request.
+        by: CallId,
+    },
+    /// Denied within the last ten minutes.
+    Denied {
+        /// Approval id.
+        id: String,
+        /// Message of the operator.
+        message: Option<String>,
+    },
+}
+
 /// All approval requests and standing rules, in memory and in the ledger.
 pub struct Approvals {
     pub(crate) ledger: Arc<Ledger>,
@@ -149,6 +171,25 @@ impl Approvals {
     /// Returns true if the request was made for this effect.
     pub fn is_for_effect(&self, id: &str, effect: &CallEffect) -> bool {
         self.queue().get(id).is_some_and(|request| request.digest == effect.digest())
+    }
+
+    /// Finds an earlier request of this caller for this effect that answers a new one.
+    pub fn find_earlier(&self, effect: &CallEffect, caller: &Caller) -> Option<EarlierRequest> {
+        let now = self.now();
+        let since = now.checked_sub(DENIAL_LASTS).unwrap_or(Timestamp::MIN);
+        let queue = self.queue();
+        let (id, queued) = queue.find_earlier(effect.digest(), caller, (now, since))?;
+        Some(match &queued.state {
+            RequestState::Denied { message, .. } => {
+                EarlierRequest::Denied { id: id.clone(), message: message.clone() }
+            }
+            _ => EarlierRequest::Open { id: id.clone(), by: queued.terms.call.call_id },
+        })
+    }
+
+    /// Returns true if a call waits for the decision on this request.
+    pub fn is_awaited(&self, id: &str) -> bool {
+        self.edit_channels.first(id).is_some()
     }
 
     /// Time until a request expires; zero if it is unknown.

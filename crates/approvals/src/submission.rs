@@ -9,7 +9,7 @@ use ledger::entry::ApprovalEventEntry;
 use ledger::{CallHeader, LedgerError};
 use serde_json::json;
 use telemetry::{TelemetryEvent, emit};
-use tool::{CallId, Refusal, RefusalCode, RuleRef, canonical};
+use tool::{Refusal, RefusalCode, RuleRef, canonical};
 
 use crate::clock::saturating_add;
 use crate::edits::EditReceiver;
@@ -148,8 +148,7 @@ pub fn rule_names(rules: &[RuleRef]) -> Vec<String> {
     rules.iter().map(|rule| format!("{} {}", rule.file, rule.id)).collect()
 }
 
-/// Returns a new approval id: ten random characters, short enough to type and without accidental collisions.
+/// Returns a new approval id, which cannot be guessed.
 pub fn new_approval_id() -> String {
-    let id = CallId::fresh().to_string();
-    id.get(id.len().saturating_sub(10)..).unwrap_or(&id).to_owned()
+    tool::random_id()
 }

@@ -9,13 +9,13 @@ mod explain_record;
 mod forecast;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use approvals::edits::EditReceiver;
-use approvals::refusals::{pending_refusal, rule_expired_refusal, unusable_refusal};
+use approvals::refusals::{denied_before_refusal, pending_refusal, rule_expired_refusal, unusable_refusal};
 use approvals::{
-    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, SubmitError,
-    UnusableApproval, new_approval_id, rule_names,
+    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, EarlierRequest, RequestedCall,
+    SubmitError, UnusableApproval, new_approval_id, rule_names,
 };
 use governance::{ApprovalRequired, Permit};
 use registry::Tool;
@@ -32,6 +32,7 @@ use crate::pipeline::PipelineHalt;
 use crate::recorder;
 use crate::secret_screening;
 use crate::sessions;
+use crate::slots::CallLength;
 use argument_edit::apply_edit;
 
 /// Returns the permit of a call that requires approval: by the approval that the call references, by a
@@ -64,9 +65,9 @@ pub(crate) async fn approve(
             if layer.approvals.is_for_effect(&approval_ref.id, &effect) {
                 let arguments = question.call().arguments().clone();
                 drop((question, effect));
-                let ApprovalMode::Wait = call.approval_mode else {
+                if !call.approval_mode.waits() {
                     return Err(pending_refusal(&call.tool_name, &approval_ref.id, "asked").into());
-                };
+                }
                 let edits = begin_waiting(layer, call, &approval_ref.id);
                 return Err(wait_for_decision(layer, call, tool, approval_ref, arguments, edits).await);
             }
@@ -143,15 +144,41 @@ async fn request_approval(
         return Ok((question.into_permit(), ApprovalBasis::ByRule { rules }));
     }
     let (id, arguments) = (new_approval_id(), question.call().arguments().clone());
+    match find_earlier(layer, call, &effect) {
+        Some(EarlierRequest::Denied { id, message }) => {
+            return Err(denied_before_refusal(&call.tool_name, &id, message).into());
+        }
+        // The call continues where an identical one left off, and takes over its request.
+        Some(EarlierRequest::Open { id, .. }) => {
+            return Err(PipelineHalt::Rejudge(arguments, Some(ApprovalRef { id, is_own: true })));
+        }
+        None => {}
+    }
     // Opened before the request is visible, so that the operator never finds a request whose call does not
     // wait yet.
-    let edits = matches!(call.approval_mode, ApprovalMode::Wait).then(|| begin_waiting(layer, call, &id));
+    let edits = call.approval_mode.waits().then(|| begin_waiting(layer, call, &id));
     let approval_ref = submit_request(layer, call, &question, &effect, (&id, ArgumentOrigin::Caller)).await?;
     drop((question, effect));
     match edits {
         Some(edits) => Err(wait_for_decision(layer, call, tool, &approval_ref, arguments, edits).await),
         // A caller that does not wait gets the approval id to repeat the call with.
         None => Err(pending_refusal(&call.tool_name, &id, "asked").into()),
+    }
+}
+
+/// Finds an earlier request of the same caller for the same effect, which answers this call. A request of a call that is
+/// still active belongs to that call alone.
+fn find_earlier(
+    layer: &ToolExecutionLayer,
+    call: &PipelineCall,
+    effect: &CallEffect,
+) -> Option<EarlierRequest> {
+    let earlier = layer.approvals.find_earlier(effect, &call.header.caller)?;
+    match &earlier {
+        EarlierRequest::Open { id, by } if layer.approvals.is_awaited(id) || layer.active_calls.has(*by) => {
+            None
+        }
+        EarlierRequest::Open { .. } | EarlierRequest::Denied { .. } => Some(earlier),
     }
 }
 
@@ -205,7 +232,7 @@ async fn submit_request(
 /// Time until a request of this call expires. The deadline of a caller that waits counts too.
 fn request_timeout(call: &PipelineCall) -> Duration {
     let limit = call.snapshot.policy.approval_timeout();
-    if let ApprovalMode::Async = call.approval_mode { limit } else { call.time_left(limit) }
+    if call.approval_mode == ApprovalMode::Async { limit } else { call.time_left(limit) }
 }
 
 /// Charges a record to the budget of its caller, or refuses the call.
@@ -232,6 +259,10 @@ async fn wait_for_decision(
     let _timing = call.span.stage(Stage::Approve);
     call.span.add_note(SpanNote::Approval(&approval_ref.id));
     let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
+    let answer_at = match call.approval_mode {
+        ApprovalMode::WaitAtMost(limit) => Some(call.started + limit),
+        ApprovalMode::Wait | ApprovalMode::Async | ApprovalMode::Never => None,
+    };
     let approvals = &layer.approvals;
     // Subscribed before the first check, so that no decision is missed in between.
     let (mut answers, mut changes) = (approvals.subscribe(), layer.policy_changes.subscribe());
@@ -273,8 +304,19 @@ async fn wait_for_decision(
                 }
             }
             _ = heartbeat.tick() => call.progress.report(waiting_note(&approval_ref.id, left)),
+            // The client would give up soon. The request stays, and a repeated call continues with it.
+            () = sleep_until(answer_at) => {
+                return pending_refusal(&call.tool_name, &approval_ref.id, "waiting").into();
+            }
             () = tokio::time::sleep(left) => {}
         }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -328,7 +370,7 @@ async fn compute_effect<T: Send + 'static>(
 ) -> Result<(T, CallEffect), Box<Refusal>> {
     let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.header.mode);
     let looking = async {
-        let place = layer.opening_slots.acquire(call.header.caller.connection).await;
+        let place = layer.opening_slots.acquire(&call.caller_key, CallLength::Short).await;
         tokio::task::spawn_blocking(move || {
             let effect = CallEffect::compute(&tool, permit(&held), mode, &ledger);
             drop(place);
@@ -352,7 +394,10 @@ async fn compute_effect<T: Send + 'static>(
 
 /// Progress note that keeps a client from treating a waiting call as hung.
 fn waiting_note(id: &str, left: Duration) -> ProgressNote {
-    let message = format!("waiting for the operator to decide approval {id} (at most {} s)", left.as_secs());
+    let left = left.as_secs();
+    let message = format!(
+        "waiting for approval {id}: the operator approves with `sinew approve {id}` (at most {left} s)"
+    );
     ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::with_message(message) }
 }
 

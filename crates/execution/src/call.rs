@@ -21,6 +21,7 @@ use tool::{
 use crate::ConfigSnapshot;
 use crate::calls::{CallTracker, ConnectionLoss, StopRequest, StoppedBy};
 use crate::idempotency::KeyClaim;
+use crate::throttle::CallerKey;
 
 /// One call as parsed by an endpoint. None of its content is checked yet.
 #[derive(Clone, Debug)]
@@ -79,6 +80,8 @@ pub(crate) struct PipelineCall {
     /// Identity of the call: id, tool, mode, caller and trace. Shared with the list of active calls and with
     /// every ledger record of the call.
     pub(crate) header: Arc<CallHeader>,
+    /// Identity that limits are counted by.
+    pub(crate) caller_key: CallerKey,
     /// Tool name as the caller spelled it.
     pub(crate) tool_name: SharedText,
     pub(crate) origin: CallOrigin,
@@ -179,6 +182,7 @@ impl PipelineCall {
         let call = PipelineCall {
             tool_name,
             tracker: CallTracker::new(Arc::clone(&header), request.started, stop, request.connection_loss),
+            caller_key: CallerKey::of(&header.caller),
             header,
             span,
             idempotency_key: key,
@@ -208,6 +212,11 @@ impl PipelineCall {
     /// Sets the origin of the call.
     pub(crate) fn with_origin(self, made_by: CallOrigin) -> PipelineCall {
         PipelineCall { origin: made_by, ..self }
+    }
+
+    /// Counts the call by this key instead of by its process.
+    pub(crate) fn with_caller_key(self, caller_key: CallerKey) -> PipelineCall {
+        PipelineCall { caller_key, ..self }
     }
 
     /// Attaches the host's facts, which are recorded with a refusal.

@@ -197,6 +197,11 @@ impl ActiveCalls {
         all
     }
 
+    /// Returns true if the call is active.
+    pub(crate) fn has(&self, id: CallId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     fn find(&self, id: CallId) -> Option<Arc<CallTracker>> {
         self.lock().get(&id).map(Arc::clone)
     }

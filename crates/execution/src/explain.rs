@@ -21,6 +21,7 @@ use crate::idempotency::{self, EarlierCall};
 use crate::layer::ToolExecutionLayer;
 use crate::look_up::look_up;
 use crate::pipeline;
+use crate::policy_names;
 
 /// Explanation of how a call would be decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -108,7 +109,11 @@ impl ToolExecutionLayer {
         let (tool_name, (finding, rules)) = judged
             .unwrap_or_else(|_| (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call)))));
         let policy_hash = call.snapshot.policy.hash().to_owned();
-        Explanation { tool_name, mode, finding, rules, policy_hash }
+        let mut explanation = Explanation { tool_name, mode, finding, rules, policy_hash };
+        if hearer == ExplanationAudience::Caller {
+            policy_names::shorten_in_explanation(&mut explanation);
+        }
+        explanation
     }
 }
 

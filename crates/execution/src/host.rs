@@ -22,6 +22,7 @@ use tool::ToolDefinition;
 
 pub use arguments::HostArgument;
 pub use directory_contents::RecursiveListing;
+pub(crate) use judge::host_caller_key;
 pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
 pub(crate) use repeated_advice::RepeatedAdvice;
 pub use review::{Advice, HostCallOutcome, secrets_advice};

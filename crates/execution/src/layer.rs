@@ -29,13 +29,14 @@ use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
 use crate::modes::{self, ModeCause, ModeCell, ModeWatch, UnrecordedModeChanges};
 use crate::pipeline::{self, PipelineHalt};
+use crate::policy_names;
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
-use crate::response_padding::RefusalThrottle;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::FairSlots;
 use crate::status::{ApprovalsStatus, CallTally, LayerStatus, LedgerStatus, ProposalStatus};
+use crate::suspension::Suspensions;
 use crate::throttle::Throttle;
 
 /// Components of a `ToolExecutionLayer`.
@@ -71,7 +72,7 @@ pub struct ToolExecutionLayer {
     pub(crate) active_keys: ActiveKeys,
     /// Calls that have not ended, for listing and cancellation.
     pub(crate) active_calls: ActiveCalls,
-    pub(crate) refusal_throttle: RefusalThrottle,
+    pub(crate) suspensions: Suspensions,
     pub(crate) throttle: Throttle,
     pub(crate) bookkeeping: Bookkeeping,
     pub(crate) unrecorded_mode_changes: UnrecordedModeChanges,
@@ -113,7 +114,7 @@ impl ToolExecutionLayer {
             active_calls: ActiveCalls::default(),
             sessions: SessionTable::default(),
             active_keys: ActiveKeys::default(),
-            refusal_throttle: RefusalThrottle::default(),
+            suspensions: Suspensions::default(),
             throttle: Throttle::default(),
             bookkeeping,
             unrecorded_mode_changes: UnrecordedModeChanges::default(),
@@ -159,6 +160,7 @@ impl ToolExecutionLayer {
         let work = Box::pin(async move {
             let (call, mut result) = layer.run_pipeline(call, arguments).await;
             sessions::add_session_report(&call, &mut result);
+            policy_names::shorten_in_result(&call, &mut result);
             recorder::export(*call, &result);
             drop((listed, tracked));
             result
@@ -182,7 +184,7 @@ impl ToolExecutionLayer {
     ) -> (Box<PipelineCall>, ToolResult) {
         loop {
             if let Err(refusal) = self.check_admission(&call) {
-                // No `retry_after_ms` here: the daemon does not know when it will be restarted.
+                // No `retry_after_ms` at a stop: the daemon does not know when it will be restarted.
                 let result = recorder::record_refusal(self, &call, *refusal);
                 return (call, result);
             }
@@ -194,7 +196,7 @@ impl ToolExecutionLayer {
                 Ok(Ok(result)) => result,
                 Ok(Err(PipelineHalt::Refused(mut refusal))) => {
                     self.limits.set_retry_after(&call, &mut refusal);
-                    self.refusal_throttle.wait_for_turn().await;
+                    let refusal = self.pace_refusal(&call, refusal);
                     recorder::record_refusal(self, &call, *refusal)
                 }
                 Ok(Err(PipelineHalt::Repeated(earlier))) => recorder::record_repeat(self, &call, *earlier),
@@ -221,10 +223,10 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// Refuses the call if the daemon is shutting down.
+    /// Refuses the call if the daemon is shutting down or the caller is suspended.
     pub(crate) fn check_admission(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
         if !self.draining.load(Ordering::Acquire) {
-            return Ok(());
+            return self.check_suspension(call);
         }
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
         Err(Box::new(refusal.with_hint("try again after the daemon has restarted")))

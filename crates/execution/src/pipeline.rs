@@ -27,7 +27,7 @@ use crate::response_padding::{self, Opening};
 use crate::run;
 use crate::secret_screening;
 use crate::sessions;
-use crate::slots::{FairSlots, Slot};
+use crate::slots::{CallLength, FairSlots, Slot};
 
 /// Output of a tool, checked against the size limit and the secret patterns.
 pub(crate) struct BoundedOutput {
@@ -84,12 +84,12 @@ pub(crate) async fn execute(
     admit(layer, call).await?;
     let tool = look_up(call, &arguments)?;
     let valid = check(layer, call, tool, arguments).await?;
-    let situation = call.situation(layer.limits.counts(valid.definition().name()));
+    let situation = call.situation(layer.limits.counts(&call.caller_key, valid.definition().name()));
     let prechecked = precheck(call, &situation, valid).map_err(|denial| call.refusal_for(denial))?;
     let (opened, opening) = open(&layer.opening_slots, call, prechecked).await?;
     let verdict = judge(call, &situation, opened, opening).await;
     let (permit, approval) = approve(layer, call, tool, verdict).await?;
-    let reservation = reserve(layer, call, &permit).await?;
+    let reservation = reserve(layer, call, tool, &permit).await?;
     let recorded_permit = record_decision(layer, call, tool, (permit, approval), &reservation).await?;
     let end = run::run(layer, call, tool, &recorded_permit, reservation).await?;
     Ok(recorder::record_outcome(layer, call, &recorded_permit, end))
@@ -113,7 +113,7 @@ pub(crate) async fn judge_only(
     call: &PipelineCall,
     valid: ValidCall,
 ) -> Result<Verdict, Box<Refusal>> {
-    let situation = call.situation(limits.counts(valid.definition().name()));
+    let situation = call.situation(limits.counts(&call.caller_key, valid.definition().name()));
     match precheck(call, &situation, valid) {
         Ok(prechecked) => {
             let (opened, opening) = open(opening_slots, call, prechecked).await?;
@@ -177,7 +177,7 @@ async fn run_validators(
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _slot = layer.validation_slots.acquire(call.header.caller.connection).await;
+        let _slot = layer.validation_slots.acquire(&call.caller_key, CallLength::Short).await;
         schema_checked.run_validators().await
     };
     let ValidatedCall { call: valid, slow_validators: slow } = call.within_deadline(validating).await??;
@@ -228,7 +228,7 @@ async fn open_on_pool(
     let refuse =
         |code, detail: &str, reason: String| Refusal::new(&call.tool_name, code, reason).with_detail(detail);
     let opening = async {
-        let slot = opening_slots.acquire(call.header.caller.connection).await;
+        let slot = opening_slots.acquire(&call.caller_key, CallLength::Short).await;
         tokio::task::spawn_blocking(move || {
             let opened = file_access::open(prechecked);
             drop(slot);
@@ -296,37 +296,50 @@ async fn approve(
 async fn reserve(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
+    tool: &Tool,
     permit: &Permit,
 ) -> Result<RunReservation, PipelineHalt> {
     let _timing = call.span.stage(Stage::Reserve);
-    let slot = match layer.limits.try_acquire_slot(call) {
+    let length = expected_length(tool, permit);
+    let slot = match layer.limits.try_acquire_slot(call, length) {
         Some(slot) => Some(slot),
         None => {
             layer.active_calls.set_state(&call.tracker, CallState::Queued);
             sessions::cancel_if_closed(call);
-            call.within_deadline(Box::pin(wait_for_slot(layer, call))).await??
+            call.within_deadline(Box::pin(wait_for_slot(layer, call, length))).await??
         }
     };
     match slot {
         Some(slot) if !layer.has_changed_since(call) => {
-            let counted = layer.limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
+            let counted =
+                layer.limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
             Ok(RunReservation { slot, counted_call: counted })
         }
         _ => Err(PipelineHalt::Rejudge(permit.call().arguments().clone(), call.approval_ref.clone())),
     }
 }
 
+/// Expected duration of a call, by what its tool does.
+fn expected_length(tool: &Tool, permit: &Permit) -> CallLength {
+    let waits_for_others = tool.definition().requires_sandbox()
+        || tool.definition().origin().is_some()
+        || tool.executor().makes_inner_calls()
+        || permit.is_outbound();
+    if waits_for_others { CallLength::Long } else { CallLength::Short }
+}
+
 /// Waits for a run slot, and returns `None` as soon as the mode or the rules change.
 async fn wait_for_slot(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
+    length: CallLength,
 ) -> Result<Option<Slot>, Box<Refusal>> {
     let mut changes = layer.policy_changes.subscribe();
     if layer.has_changed_since(call) {
         return Ok(None);
     }
     tokio::select! {
-        slot = layer.limits.acquire_slot(call) => slot.map(Some),
+        slot = layer.limits.acquire_slot(call, length) => slot.map(Some),
         _ = changes.changed() => Ok(None),
     }
 }

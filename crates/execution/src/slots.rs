@@ -5,14 +5,32 @@
 //! slot only while it holds fewer than `MAX_HELD_PER_FREE_SLOT` for each free one. One caller alone ends at
 //! three quarters of the slots, a second caller at three quarters of the rest, and a caller that holds none
 //! finds a free one.
+//!
+//! An eighth of the slots is reserved for short calls. Long calls of any number of callers cannot take these, so a
+//! read does not wait for the end of a run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use crate::throttle::CallerKey;
+
 /// Number of slots a caller may hold for each slot that it leaves free.
 const MAX_HELD_PER_FREE_SLOT: usize = 3;
+/// One slot of this many is reserved for short calls.
+const SLOTS_PER_RESERVED_SLOT: usize = 8;
+/// Smallest capacity with a reserved slot.
+const MIN_CAPACITY_WITH_RESERVE: usize = 4;
+
+/// Expected duration of a call, which decides the slots it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallLength {
+    /// Works in this process on local data: milliseconds.
+    Short,
+    /// Starts a process, waits for another machine or makes calls of its own: up to its timeout.
+    Long,
+}
 
 /// Slots shared by all callers.
 #[derive(Clone)]
@@ -21,84 +39,138 @@ pub(crate) struct FairSlots(Arc<Mutex<SlotState>>);
 struct SlotState {
     capacity: usize,
     in_use: usize,
+    /// Number of slots that long calls hold.
+    held_by_long_calls: usize,
     /// Number of slots per caller, for callers that hold any.
-    held_by_caller: BTreeMap<u64, usize>,
-    wait_queue: WaitQueue,
+    held_by_caller: BTreeMap<CallerKey, usize>,
+    short_calls: WaitQueue,
+    long_calls: WaitQueue,
 }
 
-/// Waiting calls: a queue for each caller with waiting calls, and the callers in the order of their turns.
+/// Waiting calls of one length: a queue for each caller with waiting calls, and the callers in the order of their
+/// turns.
 #[derive(Default)]
 struct WaitQueue {
-    queues: BTreeMap<u64, VecDeque<oneshot::Sender<Slot>>>,
-    caller_turns: VecDeque<u64>,
+    queues: BTreeMap<CallerKey, VecDeque<oneshot::Sender<Slot>>>,
+    caller_turns: VecDeque<CallerKey>,
 }
 
 /// One slot, released when dropped.
 pub(crate) struct Slot {
     slots: FairSlots,
-    caller: u64,
+    caller: CallerKey,
+    length: CallLength,
 }
 
 impl SlotState {
-    fn held_by(&self, caller: u64) -> usize {
-        self.held_by_caller.get(&caller).copied().unwrap_or(0)
+    fn held_by(&self, caller: &CallerKey) -> usize {
+        self.held_by_caller.get(caller).copied().unwrap_or(0)
     }
 
-    /// Returns true if a slot is free and the caller is within its share.
-    fn has_slot_for(&self, caller: u64) -> bool {
+    /// Number of free slots that a call of this length may take.
+    fn free_for(&self, length: CallLength) -> usize {
         let free = self.capacity.saturating_sub(self.in_use);
-        self.held_by(caller) < free.saturating_mul(MAX_HELD_PER_FREE_SLOT)
-    }
-
-    fn grant(&mut self, caller: u64) {
-        self.in_use += 1;
-        *self.held_by_caller.entry(caller).or_default() += 1;
-    }
-
-    fn release(&mut self, caller: u64) {
-        self.in_use -= 1;
-        match self.held_by_caller.get_mut(&caller) {
-            Some(occupied) if *occupied > 1 => *occupied -= 1,
-            _ => drop(self.held_by_caller.remove(&caller)),
+        match length {
+            CallLength::Short => free,
+            CallLength::Long => {
+                let for_long = self.capacity.saturating_sub(reserved_of(self.capacity));
+                free.min(for_long.saturating_sub(self.held_by_long_calls))
+            }
         }
     }
 
-    /// Returns the next waiter that is still waiting and within its share. Callers over their share keep
-    /// their turns.
-    fn next_waiter(&mut self) -> Option<(u64, oneshot::Sender<Slot>)> {
+    /// Returns true if a slot is free and the caller is within its share.
+    fn has_slot_for(&self, caller: &CallerKey, length: CallLength) -> bool {
+        self.held_by(caller) < self.free_for(length).saturating_mul(MAX_HELD_PER_FREE_SLOT)
+            || (length == CallLength::Short && self.has_reserved_slot())
+    }
+
+    /// Returns true if a reserved slot is free. A caller whose long calls used up its share may take it for a short
+    /// call, which ends within milliseconds.
+    fn has_reserved_slot(&self) -> bool {
+        let reserved = reserved_of(self.capacity);
+        let short_in_use = self.in_use.saturating_sub(self.held_by_long_calls);
+        self.in_use < self.capacity && short_in_use < reserved
+    }
+
+    fn wait_queue(&mut self, length: CallLength) -> &mut WaitQueue {
+        match length {
+            CallLength::Short => &mut self.short_calls,
+            CallLength::Long => &mut self.long_calls,
+        }
+    }
+
+    fn is_any_waiting(&self) -> bool {
+        !self.short_calls.caller_turns.is_empty() || !self.long_calls.caller_turns.is_empty()
+    }
+
+    fn grant(&mut self, caller: &CallerKey, length: CallLength) {
+        self.in_use += 1;
+        self.held_by_long_calls += usize::from(length == CallLength::Long);
+        match self.held_by_caller.get_mut(caller) {
+            Some(held) => *held += 1,
+            None => drop(self.held_by_caller.insert(caller.clone(), 1)),
+        }
+    }
+
+    fn release(&mut self, caller: &CallerKey, length: CallLength) {
+        self.in_use -= 1;
+        self.held_by_long_calls -= usize::from(length == CallLength::Long);
+        match self.held_by_caller.get_mut(caller) {
+            Some(occupied) if *occupied > 1 => *occupied -= 1,
+            _ => drop(self.held_by_caller.remove(caller)),
+        }
+    }
+
+    /// Returns the next waiter that is still waiting and within its share; short calls come first. Callers over their
+    /// share keep their turns.
+    fn next_waiter(&mut self) -> Option<(CallerKey, CallLength, oneshot::Sender<Slot>)> {
+        let next = |state: &mut Self, length| {
+            state.next_waiter_of(length).map(|(caller, sender)| (caller, length, sender))
+        };
+        next(self, CallLength::Short).or_else(|| next(self, CallLength::Long))
+    }
+
+    fn next_waiter_of(&mut self, length: CallLength) -> Option<(CallerKey, oneshot::Sender<Slot>)> {
         let mut over_their_share = Vec::new();
         let mut found = None;
         while found.is_none()
-            && let Some(caller) = self.wait_queue.caller_turns.pop_front()
+            && let Some(caller) = self.wait_queue(length).caller_turns.pop_front()
         {
-            if self.has_slot_for(caller) {
-                found = self.wait_queue.next_waiter_of(caller).map(|sender| (caller, sender));
+            if self.has_slot_for(&caller, length) {
+                found = self.wait_queue(length).next_waiter_of(&caller).map(|sender| (caller, sender));
             } else {
                 over_their_share.push(caller);
             }
         }
-        over_their_share.into_iter().rev().for_each(|caller| self.wait_queue.caller_turns.push_front(caller));
+        let turns = &mut self.wait_queue(length).caller_turns;
+        over_their_share.into_iter().rev().for_each(|caller| turns.push_front(caller));
         found
     }
 }
 
+/// Number of slots that only short calls may take.
+fn reserved_of(capacity: usize) -> usize {
+    if capacity < MIN_CAPACITY_WITH_RESERVE { 0 } else { (capacity / SLOTS_PER_RESERVED_SLOT).max(1) }
+}
+
 impl WaitQueue {
-    fn add(&mut self, caller: u64, sender: oneshot::Sender<Slot>) {
-        let queue = self.queues.entry(caller).or_default();
+    fn add(&mut self, caller: &CallerKey, sender: oneshot::Sender<Slot>) {
+        let queue = self.queues.entry(caller.clone()).or_default();
         if queue.is_empty() {
-            self.caller_turns.push_back(caller);
+            self.caller_turns.push_back(caller.clone());
         }
         queue.push_back(sender);
     }
 
     /// Returns the caller's first waiter that is still waiting, and moves the caller to the end of the turns.
-    fn next_waiter_of(&mut self, caller: u64) -> Option<oneshot::Sender<Slot>> {
-        let queue = self.queues.get_mut(&caller)?;
+    fn next_waiter_of(&mut self, caller: &CallerKey) -> Option<oneshot::Sender<Slot>> {
+        let queue = self.queues.get_mut(caller)?;
         let sender = std::iter::from_fn(|| queue.pop_front()).find(|sender| !sender.is_closed());
         if queue.is_empty() {
-            self.queues.remove(&caller);
+            self.queues.remove(caller);
         } else {
-            self.caller_turns.push_back(caller);
+            self.caller_turns.push_back(caller.clone());
         }
         sender
     }
@@ -109,8 +181,10 @@ impl FairSlots {
         FairSlots(Arc::new(Mutex::new(SlotState {
             capacity: most,
             in_use: 0,
+            held_by_long_calls: 0,
             held_by_caller: BTreeMap::new(),
-            wait_queue: WaitQueue::default(),
+            short_calls: WaitQueue::default(),
+            long_calls: WaitQueue::default(),
         })))
     }
 
@@ -132,35 +206,36 @@ impl FairSlots {
     }
 
     /// Number of slots that this caller holds.
-    pub(crate) fn held_by(&self, caller: u64) -> usize {
+    pub(crate) fn held_by(&self, caller: &CallerKey) -> usize {
         self.state().held_by(caller)
     }
 
-    /// Returns a slot if one is free for this caller and no call is waiting.
-    pub(crate) fn try_acquire(&self, caller: u64) -> Option<Slot> {
+    /// Returns a slot if one is free for this caller and no call of this length is waiting.
+    pub(crate) fn try_acquire(&self, caller: &CallerKey, length: CallLength) -> Option<Slot> {
         let mut state = self.state();
-        if !state.has_slot_for(caller) || !state.wait_queue.caller_turns.is_empty() {
+        if !state.has_slot_for(caller, length) || !state.wait_queue(length).caller_turns.is_empty() {
             return None;
         }
-        state.grant(caller);
-        Some(Slot { slots: self.clone(), caller })
+        state.grant(caller, length);
+        drop(state);
+        Some(self.slot(caller.clone(), length))
     }
 
     /// Returns a slot in addition to the idle one that this caller's tool holds, even beyond the capacity.
     /// Waiting could deadlock: the holders of the other slots may wait in the same way.
-    pub(crate) fn acquire_over_capacity(&self, caller: u64) -> Slot {
-        self.state().grant(caller);
-        Slot { slots: self.clone(), caller }
+    pub(crate) fn acquire_over_capacity(&self, caller: &CallerKey, length: CallLength) -> Slot {
+        self.state().grant(caller, length);
+        self.slot(caller.clone(), length)
     }
 
     /// Waits for a slot in the caller's turn. A dropped wait loses only its turn.
-    pub(crate) async fn acquire(&self, caller: u64) -> Slot {
-        if let Some(slot) = self.try_acquire(caller) {
+    pub(crate) async fn acquire(&self, caller: &CallerKey, length: CallLength) -> Slot {
+        if let Some(slot) = self.try_acquire(caller, length) {
             return slot;
         }
         let turn = {
             let (sender, turn) = oneshot::channel();
-            self.state().wait_queue.add(caller, sender);
+            self.state().wait_queue(length).add(caller, sender);
             turn
         };
         self.grant_waiting();
@@ -171,16 +246,20 @@ impl FairSlots {
         }
     }
 
+    fn slot(&self, caller: CallerKey, length: CallLength) -> Slot {
+        Slot { slots: self.clone(), caller, length }
+    }
+
     fn grant_waiting(&self) {
         loop {
-            let (caller, sender) = {
+            let (caller, length, sender) = {
                 let mut state = self.state();
-                let Some((caller, sender)) = state.next_waiter() else { return };
-                state.grant(caller);
-                (caller, sender)
+                let Some((caller, length, sender)) = state.next_waiter() else { return };
+                state.grant(&caller, length);
+                (caller, length, sender)
             };
             // If the receiver is gone, the returned slot is dropped and thereby released.
-            let _ = sender.send(Slot { slots: self.clone(), caller });
+            let _ = sender.send(self.slot(caller, length));
         }
     }
 
@@ -193,9 +272,9 @@ impl FairSlots {
 impl Drop for Slot {
     fn drop(&mut self) {
         let mut state = self.slots.state();
-        state.release(self.caller);
+        state.release(&self.caller, self.length);
         // Normally no call is waiting, and the lock is taken only once.
-        let is_wanted = !state.wait_queue.caller_turns.is_empty();
+        let is_wanted = state.is_any_waiting();
         drop(state);
         if is_wanted {
             self.slots.grant_waiting();
@@ -209,19 +288,28 @@ mod tests {
 
     use super::*;
 
+    fn caller(pid: i32) -> CallerKey {
+        CallerKey::Process(pid)
+    }
+
+    fn acquire(slots: &FairSlots, pid: i32) -> impl Future<Output = Slot> {
+        let slots = slots.clone();
+        async move { slots.acquire(&caller(pid), CallLength::Short).await }
+    }
+
     async fn must_wait(slots: &FairSlots) {
-        let waited = tokio::time::timeout(Duration::from_millis(5), slots.acquire(1)).await;
+        let waited = tokio::time::timeout(Duration::from_millis(5), acquire(slots, 1)).await;
         assert!(waited.is_err(), "a slot was free");
     }
 
     #[tokio::test]
     async fn slots_are_limited_and_released_on_drop() {
         let slots = FairSlots::new(2);
-        let (first, second) = (slots.acquire(1).await, slots.acquire(1).await);
+        let (first, second) = (acquire(&slots, 1).await, acquire(&slots, 1).await);
         must_wait(&slots).await;
         assert_eq!(slots.in_use(), 2, "an abandoned wait holds no slot");
         drop(first);
-        let third = slots.acquire(1).await;
+        let third = acquire(&slots, 1).await;
         drop((second, third));
         assert_eq!(slots.in_use(), 0);
     }
@@ -230,14 +318,14 @@ mod tests {
     async fn capacity_can_change_while_slots_are_held() {
         let slots = FairSlots::new(3);
         let occupied: Vec<Slot> =
-            vec![slots.acquire(1).await, slots.acquire(1).await, slots.acquire(1).await];
+            vec![acquire(&slots, 1).await, acquire(&slots, 1).await, acquire(&slots, 1).await];
         slots.set_capacity(1);
         assert_eq!(slots.in_use(), 3, "holders keep their slots");
         drop(occupied);
-        let one = slots.acquire(1).await;
+        let one = acquire(&slots, 1).await;
         must_wait(&slots).await;
         slots.set_capacity(2);
-        drop((slots.acquire(1).await, one));
+        drop((acquire(&slots, 1).await, one));
         slots.set_capacity(0);
         must_wait(&slots).await;
     }
@@ -245,13 +333,13 @@ mod tests {
     #[tokio::test]
     async fn waiters_of_one_caller_are_served_in_order() {
         let slots = FairSlots::new(1);
-        let occupied = slots.acquire(1).await;
+        let occupied = acquire(&slots, 1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         for n in 0..20 {
             let (slots, order) = (slots.clone(), Arc::clone(&order));
             waiting.push(tokio::spawn(async move {
-                let _slot = slots.acquire(1).await;
+                let _slot = acquire(&slots, 1).await;
                 order.lock().unwrap().push(n);
             }));
             tokio::task::yield_now().await;
@@ -266,15 +354,15 @@ mod tests {
     #[tokio::test]
     async fn one_caller_cannot_starve_another() {
         let slots = FairSlots::new(1);
-        let occupied = slots.acquire(1).await;
+        let occupied = acquire(&slots, 1).await;
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut waiting = Vec::new();
         // A flood from one caller, then single calls from two others.
-        for (caller, n) in (0..50).map(|n| (1, n)).chain([(2, 0), (3, 0), (2, 1)]) {
+        for (pid, n) in (0..50).map(|n| (1, n)).chain([(2, 0), (3, 0), (2, 1)]) {
             let (slots, order) = (slots.clone(), Arc::clone(&order));
             waiting.push(tokio::spawn(async move {
-                let _slot = slots.acquire(caller).await;
-                order.lock().unwrap().push((caller, n));
+                let _slot = acquire(&slots, pid).await;
+                order.lock().unwrap().push((pid, n));
             }));
             tokio::task::yield_now().await;
         }
@@ -292,16 +380,16 @@ mod tests {
     async fn one_caller_cannot_take_all_slots() {
         let slots = FairSlots::new(64);
         let mut occupied = Vec::new();
-        for (caller, share) in [(1, 48), (2, 12), (3, 3), (4, 1)] {
-            occupied.extend(std::iter::from_fn(|| slots.try_acquire(caller)));
-            assert_eq!(slots.held_by(caller), share, "caller {caller}");
+        for (pid, share) in [(1, 48), (2, 12), (3, 3), (4, 1)] {
+            occupied.extend(std::iter::from_fn(|| slots.try_acquire(&caller(pid), CallLength::Short)));
+            assert_eq!(slots.held_by(&caller(pid)), share, "caller {pid}");
         }
         occupied.truncate(60);
         // A caller that waits for more than its share must not delay another one.
-        let greedy = slots.acquire(1);
+        let greedy = acquire(&slots, 1);
         tokio::pin!(greedy);
         assert!(tokio::time::timeout(Duration::from_millis(5), &mut greedy).await.is_err());
-        let other = slots.acquire(5).await;
+        let other = acquire(&slots, 5).await;
         drop((occupied, other));
         drop(tokio::time::timeout(Duration::from_secs(5), greedy).await.expect("its turn comes"));
         assert_eq!((slots.in_use(), slots.state().held_by_caller.len()), (0, 0));
@@ -310,16 +398,42 @@ mod tests {
     #[tokio::test]
     async fn abandoned_wait_does_not_block_the_queue() {
         let slots = FairSlots::new(1);
-        let occupied = slots.acquire(1).await;
-        for caller in 0..100 {
-            assert!(tokio::time::timeout(Duration::ZERO, slots.acquire(caller)).await.is_err());
+        let occupied = acquire(&slots, 1).await;
+        for pid in 0..100 {
+            assert!(tokio::time::timeout(Duration::ZERO, acquire(&slots, pid)).await.is_err());
         }
         drop(occupied);
-        drop(slots.acquire(7).await);
+        drop(acquire(&slots, 7).await);
         let state = slots.state();
-        assert!(
-            state.wait_queue.queues.is_empty() && state.wait_queue.caller_turns.is_empty(),
-            "the wait queue is empty"
-        );
+        assert!(state.short_calls.queues.is_empty() && !state.is_any_waiting(), "the wait queue is empty");
+    }
+    #[tokio::test]
+    async fn long_calls_leave_slots_for_short_ones() {
+        let slots = FairSlots::new(64);
+        let long = |pid| {
+            std::iter::from_fn(move || Some(pid))
+                .map_while(|pid| slots.try_acquire(&caller(pid), CallLength::Long))
+        };
+        let occupied: Vec<Slot> = (1..20).flat_map(long).collect();
+        assert_eq!(occupied.len(), 56, "whatever the number of callers");
+        // One of them waits for another slot, which must not delay a short call.
+        let greedy = caller(1);
+        let waiting = slots.acquire(&greedy, CallLength::Long);
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(Duration::from_millis(5), &mut waiting).await.is_err());
+        for pid in [1, 2, 99] {
+            assert!(slots.try_acquire(&caller(pid), CallLength::Short).is_some(), "caller {pid}");
+        }
+        drop(occupied);
+        drop(tokio::time::timeout(Duration::from_secs(5), waiting).await.expect("its turn comes"));
+        let state = slots.state();
+        assert_eq!((state.in_use, state.held_by_long_calls), (0, 0));
+    }
+
+    #[test]
+    fn small_capacities_have_no_reserve() {
+        for (capacity, expect) in [(0, 0), (1, 0), (3, 0), (4, 1), (15, 1), (16, 2), (64, 8), (256, 32)] {
+            assert_eq!(reserved_of(capacity), expect, "{capacity}");
+        }
     }
 }

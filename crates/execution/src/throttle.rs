@@ -1,5 +1,5 @@
-//! Rate limits for requests of agents: per caller, with a machine-wide ceiling. Decides only; the dispatcher of the agent
-//! methods asks here before it runs a method.
+//! Rate limits for requests and refused calls of agents: per caller, with a machine-wide ceiling. Decides only: the
+//! dispatcher of the agent methods asks here before it runs a method, and the layer before it answers with a refusal.
 //!
 //! The limits stop floods and nothing else: they are an order of magnitude above what an orchestrator needs.
 
@@ -9,9 +9,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tool::Caller;
+use tool::{Caller, EndpointParty, Refusal, RefusalCode};
 
 pub(crate) use bucket::TokenBucket;
+
+use crate::bookkeeping::Throttled;
+use crate::call::PipelineCall;
+use crate::layer::ToolExecutionLayer;
 
 /// Callers with a bucket of their own. Further ones share the machine-wide bucket only.
 const MOST_CALLERS: usize = 1024;
@@ -20,6 +24,9 @@ const MOST_CALLERS: usize = 1024;
 const CALLER_WORK: (f64, f64) = (2_000_000.0, 200_000.0);
 /// Session openings of one caller: 20 per second sustained, after a burst of 64.
 const CALLER_SESSIONS: (f64, f64) = (64.0, 20.0);
+/// Refused calls of one caller that are answered with their own reason: 20 per second sustained, after a burst that
+/// takes a few megabytes of the ledger. Beyond that the answer is `rate_limited`.
+const CALLER_REFUSALS: (f64, f64) = (16_384.0, 20.0);
 /// The machine-wide ceiling is this many times the limit of one caller.
 const MACHINE: f64 = 2.0;
 
@@ -49,7 +56,7 @@ impl RequestCost {
 
 /// Identity that limits are counted by: the worker session, else the process, else the user. A caller gains nothing by
 /// connecting again.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallerKey {
     /// A worker session.
     Session(String),
@@ -57,6 +64,8 @@ pub enum CallerKey {
     Process(i32),
     /// A user, if the peer credentials have no process id.
     User(u32),
+    /// A session of a host, which starts a process for each of its requests.
+    Host(String),
 }
 
 impl CallerKey {
@@ -82,10 +91,18 @@ struct Limits {
     callers: HashMap<CallerKey, Buckets>,
 }
 
+/// Charge to the limits of a caller.
+#[derive(Clone, Copy)]
+enum Charge {
+    Request(RequestCost),
+    Refusal,
+}
+
 #[derive(Clone, Debug)]
 struct Buckets {
     work: TokenBucket,
     sessions: TokenBucket,
+    refusals: TokenBucket,
 }
 
 impl Buckets {
@@ -93,20 +110,34 @@ impl Buckets {
         let bucket = |(capacity, per_second): (f64, f64)| {
             TokenBucket::new(capacity * factor, per_second * factor, now)
         };
-        Buckets { work: bucket(CALLER_WORK), sessions: bucket(CALLER_SESSIONS) }
+        Buckets {
+            work: bucket(CALLER_WORK),
+            sessions: bucket(CALLER_SESSIONS),
+            refusals: bucket(CALLER_REFUSALS),
+        }
     }
 
-    fn wait(&mut self, cost: RequestCost, now: Instant) -> Duration {
-        self.work.wait(cost.work(), now).max(self.sessions.wait(cost.sessions(), now))
+    fn wait(&mut self, charge: Charge, now: Instant) -> Duration {
+        match charge {
+            Charge::Request(cost) => {
+                self.work.wait(cost.work(), now).max(self.sessions.wait(cost.sessions(), now))
+            }
+            Charge::Refusal => self.refusals.wait(1.0, now),
+        }
     }
 
-    fn spend(&mut self, cost: RequestCost) {
-        self.work.spend(cost.work());
-        self.sessions.spend(cost.sessions());
+    fn spend(&mut self, charge: Charge) {
+        match charge {
+            Charge::Request(cost) => {
+                self.work.spend(cost.work());
+                self.sessions.spend(cost.sessions());
+            }
+            Charge::Refusal => self.refusals.spend(1.0),
+        }
     }
 
     fn is_full(&mut self, now: Instant) -> bool {
-        self.work.is_full(now) && self.sessions.is_full(now)
+        self.work.is_full(now) && self.sessions.is_full(now) && self.refusals.is_full(now)
     }
 }
 
@@ -120,6 +151,15 @@ impl Default for Throttle {
 impl Throttle {
     /// Charges one request, or returns the time after which it can be admitted.
     pub(crate) fn admit(&self, caller: CallerKey, cost: RequestCost, now: Instant) -> Result<(), Duration> {
+        self.charge(caller, Charge::Request(cost), now)
+    }
+
+    /// Charges one refused call, or returns the time after which a refusal is answered with its reason again.
+    pub(crate) fn admit_refusal(&self, caller: CallerKey, now: Instant) -> Result<(), Duration> {
+        self.charge(caller, Charge::Refusal, now)
+    }
+
+    fn charge(&self, caller: CallerKey, cost: Charge, now: Instant) -> Result<(), Duration> {
         // Numbers are whole after every statement, so a panic elsewhere cannot have broken them.
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Limits { machine, callers } = &mut *limits;
@@ -143,6 +183,41 @@ impl Throttle {
             own.spend(cost);
         }
         Ok(())
+    }
+}
+
+impl ToolExecutionLayer {
+    /// Answers a refused call: with its own refusal, or with `rate_limited` if too many calls of this caller were
+    /// refused. The replaced refusal still counts for the mode rules.
+    pub(crate) fn pace_refusal(&self, call: &PipelineCall, refusal: Box<Refusal>) -> Box<Refusal> {
+        match self.check_refusal_pace(call) {
+            Ok(()) => refusal,
+            Err(paced) => {
+                self.count_refused(call, &refusal);
+                let hint = format!(
+                    "wait {} ms; this call was refused with `{}`: {}",
+                    paced.retry_after_ms.unwrap_or_default(),
+                    refusal.code,
+                    refusal.reason
+                );
+                Box::new(paced.with_hint(&hint))
+            }
+        }
+    }
+
+    /// Charges a refused call, or an answer that reveals as much as one, to its caller.
+    pub(crate) fn check_refusal_pace(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
+        if call.header.caller.endpoint.party() != EndpointParty::Agents {
+            return Ok(());
+        }
+        let charged = self.throttle.admit_refusal(call.caller_key.clone(), Instant::now());
+        charged.map_err(|wait| {
+            let reason = "too many calls of this caller were refused";
+            let refusal =
+                Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("refusals");
+            let refusal = refusal.with_hint("nothing was run; try again later");
+            Box::new(Refusal { retry_after_ms: Some(Throttled::from(wait).retry_after_ms), ..refusal })
+        })
     }
 }
 
@@ -188,5 +263,20 @@ mod tests {
             let _ = throttle.admit(CallerKey::Process(pid), RequestCost::Light, now);
         }
         assert_eq!(throttle.0.lock().unwrap().callers.len(), MOST_CALLERS);
+    }
+
+    #[test]
+    fn refusals_are_paced_per_caller() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        let refused = |pid, now| {
+            let admit = |_: &u32| throttle.admit_refusal(CallerKey::Process(pid), now).is_ok();
+            (0..20_000).filter(admit).count()
+        };
+        assert_eq!(refused(1, start), 16_384);
+        let wait = throttle.admit_refusal(CallerKey::Process(1), start).unwrap_err();
+        assert!(wait <= Duration::from_millis(50), "{wait:?}");
+        assert_eq!(refused(2, start), 16_384, "another caller is not affected");
+        assert_eq!(refused(3, start), 0, "machine-wide");
+        assert_eq!(refused(1, start + Duration::from_secs(1)), 20);
     }
 }

@@ -150,6 +150,9 @@ fn write_never_lands_outside() {
             opened.replace(new.as_bytes(), &ContentPrecondition::Anything, &fixture.recorder()).is_ok();
         written.fetch_add(u64::from(done), SeqCst);
     });
+    let leftovers: Vec<String> =
+        fixture.names("ws").into_iter().filter(|name| name.starts_with(".sinew-tmp-")).collect();
+    assert_eq!(leftovers, [""; 0], "no temporary name survives");
     assert!(written.into_inner() > 0, "the racer must not have won every time");
 }
 

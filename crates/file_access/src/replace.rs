@@ -346,8 +346,22 @@ impl OpenedPath {
             return error;
         }
         temporary.retain();
-        let kept = format!("{error}; the previous file is kept next to it as `{}`", temporary.name());
+        let kept_as = self.name_conflict(place, temporary);
+        let kept = format!("{error}; the previous file is kept next to it as `{kept_as}`");
         AccessError::io("reverting the write to", &self.canonical, std::io::Error::other(kept))
+    }
+
+    /// Gives the file with the temporary name a name that tells what it is, and returns that name.
+    fn name_conflict(&self, place: &EntryLocation, temporary: &TemporaryFile<'_>) -> String {
+        let name = temporary.conflict_name(&place.leaf);
+        let renamed = rustix::fs::renameat_with(
+            &place.folder,
+            temporary.name(),
+            &place.folder,
+            &name,
+            RenameFlags::NOREPLACE,
+        );
+        if renamed.is_ok() { name } else { temporary.name().to_owned() }
     }
 
     fn write_error(&self, errno: Errno) -> AccessError {

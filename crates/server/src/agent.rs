@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use execution::{CallerKey, RequestCost, Throttled, ToolExecutionLayer};
+use execution::{RequestCost, Throttled, ToolExecutionLayer};
 use tool::CallerEndpoint;
 
 use crate::connection_state::ConnectionState;
@@ -76,7 +76,7 @@ pub(crate) fn admit(
     session: &ConnectionState,
     method: &'static str,
 ) -> Result<(), RpcError> {
-    let key = CallerKey::new(session.worker_session.as_deref(), session.peer.pid, session.peer.uid);
+    let key = session.caller_key();
     let caller = || session.caller(CallerEndpoint::Socket);
     agent.layer.admit_request(key, cost_of(method), method, caller).map_err(|throttled| {
         let message = format!("too many requests of `{method}`: wait {} ms", throttled.retry_after_ms);

@@ -1,8 +1,9 @@
 //! Handler of one connection: reads lines, starts a reply for each request, and sends replies as they become
 //! ready, in any order.
 //!
-//! Overload causes backpressure, not refusals: while the limit of in-flight requests is reached or the queue
-//! of unsent replies is full, the handler reads nothing more.
+//! Overload causes backpressure first: while the limit of in-flight requests is reached or the queue of unsent
+//! replies is full, the handler reads nothing more. If no reply becomes ready for `queue_timeout`, it reads on and
+//! answers further requests with `busy`, so that a client hears of it and can cancel.
 
 mod request;
 
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::MessageBudget;
 use crate::connection_state::ConnectionState;
+use crate::connection_table::ConnectionActivity;
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::outbox::Outbox;
@@ -46,6 +48,8 @@ pub(crate) struct ClientConnection<C: 'static> {
     pub(crate) stop: CancellationToken,
     /// Longest silence of a peer that has no request open; unlimited if absent.
     pub(crate) idle_timeout: Option<Duration>,
+    /// Activity, by which the listener finds idle connections.
+    pub(crate) activity: ConnectionActivity,
     /// Slots for connections with subscriptions, shared by all connections of a socket.
     pub(crate) follower_slots: Arc<Semaphore>,
 }
@@ -58,7 +62,7 @@ enum ConnectionEnd {
     Unusable,
     /// The peer disconnected, or does not read its replies.
     Disconnected,
-    /// The idle timeout passed.
+    /// The idle timeout passed, or the slot of the idle connection is needed.
     Idle,
     /// The daemon stops.
     Stopped,
@@ -74,6 +78,8 @@ struct ConnectionHandler<C: 'static> {
     /// Follower slot of this connection, once it has a subscription.
     follower_slot: Option<OwnedSemaphorePermit>,
     in_flight: InFlightRequests,
+    /// True if the in-flight limit is reached and no reply has become ready for `queue_timeout`.
+    is_stalled: bool,
     invalid_lines: u32,
 }
 
@@ -88,7 +94,7 @@ impl<C: Send + Sync> ClientConnection<C> {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
         let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout);
         self.session.outbox = Some(outbox.clone());
-        let (answers, open) = (JoinSet::new(), InFlightRequests::default());
+        let (answers, open) = (JoinSet::new(), self.activity.in_flight.clone());
         let following = JoinSet::new();
         let mut conversation = ConnectionHandler {
             connection: self,
@@ -97,6 +103,7 @@ impl<C: Send + Sync> ClientConnection<C> {
             subscriptions: following,
             follower_slot: None,
             in_flight: open,
+            is_stalled: false,
             invalid_lines: 0,
         };
         let end = conversation.read_lines(&mut lines, has_disconnected).await;
@@ -117,10 +124,11 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         has_disconnected: fn(&R) -> bool,
     ) -> ConnectionEnd {
         let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
-        let (gone, stopped) = (outbox.closed(), stop.cancelled());
+        let eviction = self.connection.activity.eviction.clone();
+        let (gone, stopped, evicted) = (outbox.closed(), stop.cancelled(), eviction.cancelled());
         // Pinned outside the loop: creating the futures anew would register and remove a waiter for every
         // line.
-        tokio::pin!(gone, stopped);
+        tokio::pin!(gone, stopped, evicted);
         loop {
             while self.pending_replies.try_join_next().is_some() {}
             while self.subscriptions.try_join_next().is_some() {}
@@ -133,6 +141,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 () = &mut gone => return ConnectionEnd::Disconnected,
                 () = &mut stopped => return ConnectionEnd::Stopped,
                 frame = lines.next() => frame,
+                () = &mut evicted => return ConnectionEnd::Idle,
                 () = wait_until_idle(self.connection.idle_timeout, &mut self.pending_replies), if self.follower_slot.is_none() => {
                     return ConnectionEnd::Idle;
                 }
@@ -159,6 +168,8 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             if let ControlFlow::Break(end) = next {
                 return end;
             }
+            let has_sessions = !self.connection.session.worker_sockets.is_empty();
+            self.connection.activity.update(has_sessions || self.follower_slot.is_some());
         }
     }
 

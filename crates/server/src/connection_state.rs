@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::CallerKey;
 use tool::{Caller, CallerEndpoint};
 
 use crate::mcp::McpHandshake;
@@ -52,6 +53,11 @@ impl ConnectionState {
     pub(crate) fn unknown_id(&self) -> UnknownId {
         let is_mcp = self.handshake.is_some() || self.has_stateless_requests;
         if is_mcp { UnknownId::Omitted } else { UnknownId::Null }
+    }
+
+    /// Returns the identity that limits are counted by.
+    pub(crate) fn caller_key(&self) -> CallerKey {
+        CallerKey::new(self.worker_session.as_deref(), self.peer.pid, self.peer.uid)
     }
 
     /// Returns a sender for notifications before or after the reply.

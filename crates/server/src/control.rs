@@ -2,6 +2,7 @@
 //! of its methods exist on the agent socket.
 
 mod approvals;
+mod callers;
 mod calls;
 mod daemon;
 mod ledger;
@@ -54,6 +55,8 @@ const METHODS: &[RpcMethod<ControlContext>] = &[
     RpcMethod { name: "control/explain", run: calls::explain },
     RpcMethod { name: "control/calls.list", run: calls::list },
     RpcMethod { name: "control/calls.cancel", run: calls::cancel },
+    RpcMethod { name: "control/callers.list", run: callers::list },
+    RpcMethod { name: "control/callers.resume", run: callers::resume },
     RpcMethod { name: "control/sessions.list", run: sessions::list },
     RpcMethod { name: "control/sessions.close", run: sessions::close },
     RpcMethod { name: "control/reload", run: daemon::reload },

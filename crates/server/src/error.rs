@@ -47,6 +47,16 @@ pub enum ServeError {
         /// Path of the lock file.
         path: PathBuf,
     },
+    /// The state was written by a newer version of Sinew.
+    #[error("`{}` has version `{found}`, and this program knows versions up to {known}: a newer version of Sinew wrote this state", .path.display())]
+    NewerState {
+        /// Path of the version file.
+        path: PathBuf,
+        /// Version found.
+        found: String,
+        /// Newest version that this program knows.
+        known: u32,
+    },
     /// A process accepts connections on the socket although the lock was free.
     #[error("another process{} already listens on `{}`", pid_suffix(*.pid), .path.display())]
     SocketInUse {
@@ -104,6 +114,9 @@ impl ServeError {
                 "`sinew status` shows the running daemon; stop it first, or set another SINEW_HOME"
                     .to_owned(),
             ),
+            ServeError::NewerState { .. } => {
+                Some("use the version of Sinew that wrote it, or set another SINEW_HOME".to_owned())
+            }
             ServeError::SocketInUse { .. } => Some("stop that process, or set another SINEW_HOME".to_owned()),
             ServeError::NotASocket { path } => {
                 Some(format!("check the file, then remove it: rm '{}'", path.display()))

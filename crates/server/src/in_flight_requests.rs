@@ -66,6 +66,11 @@ impl InFlightRequests {
         }
     }
 
+    /// Returns true if no request is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().open.is_empty()
+    }
+
     /// Closes all open requests, so that none of them gets a reply any more, and returns their ids.
     pub(crate) fn close_all(&self) -> Vec<RequestId> {
         self.lock().open.drain(..).map(|open| open.id).collect()

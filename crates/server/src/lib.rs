@@ -12,6 +12,7 @@ mod budget;
 mod config_watch;
 mod connection;
 mod connection_state;
+mod connection_table;
 mod control;
 mod descriptor_limit;
 mod desktop_notifications;
@@ -39,6 +40,7 @@ mod service;
 pub mod settings;
 mod settings_file;
 mod socket;
+mod state_version;
 #[cfg(test)]
 mod tests;
 mod worker_sockets;

@@ -4,18 +4,20 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use execution::CallerKey;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::budget::MessageBudget;
 use crate::connection::ClientConnection;
 use crate::connection_state::{ConnectionState, PeerCredentials};
+use crate::connection_table::{ConnectionActivity, ConnectionTable};
 use crate::platform::Platform;
 use crate::private_folder::own_uid;
 use crate::rpc::{self, RpcError, UnknownId};
@@ -24,6 +26,10 @@ use crate::settings::ConnectionLimits;
 
 const MIN_ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+/// Connections beyond the limit, for callers that have none: one caller cannot lock the others out.
+const RESERVED_FOR_NEW_CALLERS: usize = 16;
+/// Longest wait for the slot of an idle connection that is being closed.
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// State shared by all listeners of a daemon.
 #[derive(Clone)]
@@ -54,6 +60,8 @@ pub(crate) struct ConnectionListener<C: 'static> {
     shared: SharedListenerState,
     limits: ListenerLimits,
     connection_slots: Arc<Semaphore>,
+    reserved_slots: Arc<Semaphore>,
+    table: ConnectionTable,
     follower_slots: Arc<Semaphore>,
     /// True if the last connection was rejected. A burst of rejected connections is logged once.
     is_full: AtomicBool,
@@ -86,6 +94,8 @@ impl<C: Send + Sync> ConnectionListener<C> {
             shared: sockets,
             limits: endpoint,
             connection_slots: places,
+            reserved_slots: Arc::new(Semaphore::new(RESERVED_FOR_NEW_CALLERS)),
+            table: ConnectionTable::new(),
             follower_slots: followers,
             is_full: AtomicBool::new(false),
         }
@@ -123,18 +133,19 @@ impl<C: Send + Sync> ConnectionListener<C> {
             );
             return;
         }
-        let Ok(place) = Arc::clone(&self.connection_slots).try_acquire_owned() else {
-            return self.reject_full(&stream);
-        };
-        self.is_full.store(false, Ordering::Relaxed);
         let number = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let session = ConnectionState::new(number, peer, self.service.worker_session.clone());
+        let caller = session.caller_key();
+        let Some(slot) = self.reserve_slot(&caller) else { return self.reject_full(&stream) };
+        self.is_full.store(false, Ordering::Relaxed);
         tracing::debug!(
             connection = session.connection,
             pid = peer.pid,
             socket = self.service.socket,
             "connected"
         );
+        let activity = ConnectionActivity::default();
+        let entry = self.table.insert(number, caller, activity.clone());
         let connection = ClientConnection {
             service: Arc::clone(&self.service),
             session,
@@ -142,13 +153,30 @@ impl<C: Send + Sync> ConnectionListener<C> {
             budget: self.shared.budget.clone(),
             stop: self.shared.stop.clone(),
             idle_timeout: self.limits.idle_timeout,
+            activity,
             follower_slots: Arc::clone(&self.follower_slots),
         };
         self.shared.connections.spawn(async move {
+            let Some(slot) = slot.wait().await else { return };
             let (read, write) = stream.into_split();
             connection.run(read, write, has_disconnected).await;
-            drop(place);
+            drop((entry, slot));
         });
+    }
+
+    /// Reserves a slot: a free one, that of an idle connection, or one of those for callers without a connection.
+    fn reserve_slot(&self, caller: &CallerKey) -> Option<ConnectionSlot> {
+        let free = |slots: &Arc<Semaphore>| Arc::clone(slots).try_acquire_owned().ok();
+        if let Some(slot) = free(&self.connection_slots) {
+            return Some(ConnectionSlot::Free(slot));
+        }
+        if self.table.evict_idle(Instant::now()) {
+            return Some(ConnectionSlot::BeingFreed(Arc::clone(&self.connection_slots)));
+        }
+        if self.table.has_connection_of(caller) {
+            return None;
+        }
+        free(&self.reserved_slots).map(ConnectionSlot::Free)
     }
 
     /// Sends a `busy` error with one non-blocking write, so that a burst of connections stays cheap.
@@ -165,6 +193,24 @@ impl<C: Send + Sync> ConnectionListener<C> {
         let error = RpcError::server("busy", message).with_data("max_connections", most);
         let limit = self.shared.limits.max_line_bytes;
         let _ = stream.try_write(&rpc::encode_error(None, UnknownId::Null, error, limit));
+    }
+}
+
+/// Slot of a connection.
+enum ConnectionSlot {
+    Free(OwnedSemaphorePermit),
+    /// An idle connection is being closed, and its slot becomes free.
+    BeingFreed(Arc<Semaphore>),
+}
+
+impl ConnectionSlot {
+    async fn wait(self) -> Option<OwnedSemaphorePermit> {
+        match self {
+            ConnectionSlot::Free(slot) => Some(slot),
+            ConnectionSlot::BeingFreed(slots) => {
+                tokio::time::timeout(EVICTION_TIMEOUT, slots.acquire_owned()).await.ok()?.ok()
+            }
+        }
     }
 }
 

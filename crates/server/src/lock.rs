@@ -12,6 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::ServeError;
 use crate::home::SinewHome;
+use crate::state_version;
 
 /// Attempts of a starting process: `StateLock::holder` takes the lock for a moment, which the retries
 /// outlast.
@@ -47,7 +48,9 @@ impl StateLock {
     /// Acquires the lock; the error names the holder. The folder must have been prepared.
     pub fn acquire(home: &SinewHome) -> Result<Self, ServeError> {
         let path = home.lock_file();
-        Self::write_pid(acquire_lock(&path, FlockArg::LockExclusiveNonblock)?, &path)
+        let held = acquire_lock(&path, FlockArg::LockExclusiveNonblock)?;
+        state_version::claim(home.state_dir())?;
+        Self::write_pid(held, &path)
     }
 
     /// Returns the current holder. It may change at any moment, so use it for display, never for a decision.
@@ -70,7 +73,9 @@ impl StateLock {
 impl SharedStateLock {
     /// Acquires the shared lock; the error names the owner of the state. The folder must have been prepared.
     pub fn acquire(home: &SinewHome) -> Result<Self, ServeError> {
-        Ok(SharedStateLock { _lock: acquire_lock(&home.lock_file(), FlockArg::LockSharedNonblock)? })
+        let held = acquire_lock(&home.lock_file(), FlockArg::LockSharedNonblock)?;
+        state_version::check(home.state_dir())?;
+        Ok(SharedStateLock { _lock: held })
     }
 }
 

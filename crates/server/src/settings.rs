@@ -63,7 +63,7 @@ pub struct WorkspaceSetting {
     pub line: u64,
 }
 
-/// Limits of connections.
+/// Limits of connections, waits and files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// Longest message in either direction.
@@ -80,6 +80,13 @@ pub struct ConnectionLimits {
     pub write_stall_timeout: Duration,
     /// Time for sending the replies of calls that have just ended, when the daemon stops.
     pub final_reply_timeout: Duration,
+    /// Time a connection at its in-flight limit waits for a reply to become ready before further requests get `busy`.
+    pub queue_timeout: Duration,
+    /// Time after which a call that waits for approval is answered with `approval_pending`, if its client gets no
+    /// progress.
+    pub approval_answer_timeout: Duration,
+    /// Maximum number of manifests.
+    pub max_manifests: usize,
 }
 
 impl Default for ConnectionLimits {
@@ -92,6 +99,9 @@ impl Default for ConnectionLimits {
             drain_timeout: Duration::from_secs(10),
             write_stall_timeout: Duration::from_secs(10),
             final_reply_timeout: Duration::from_millis(250),
+            queue_timeout: Duration::from_secs(5),
+            approval_answer_timeout: Duration::from_secs(50),
+            max_manifests: 20_000,
         }
     }
 }
@@ -168,6 +178,14 @@ fn check_limits(document: &Document, file: &LimitsFile) -> Result<ConnectionLimi
             usual.write_stall_timeout,
         )?,
         final_reply_timeout: usual.final_reply_timeout,
+        queue_timeout: usual.queue_timeout,
+        approval_answer_timeout: seconds(
+            "approval_answer_seconds",
+            &file.approval_answer_seconds,
+            1,
+            usual.approval_answer_timeout,
+        )?,
+        max_manifests: count("max_manifests", &file.max_manifests, 0, 1_000_000, usual.max_manifests)?,
     })
 }
 
@@ -251,7 +269,7 @@ mod tests {
             "workspaces:\n  - /srv/a\n  - ~/b\n  - {path: \"~\", access: read_write}\n",
             "  - path: /srv/c\n    access: read_only\n",
             "limits:\n  max_line_bytes: 4096\n  max_connections: 1\n  max_in_flight_per_connection: 2\n",
-            "  drain_seconds: 0\n  write_stall_seconds: 1\ncapture_content: true\n",
+            "  drain_seconds: 0\n  write_stall_seconds: 1\n  approval_answer_seconds: 20\ncapture_content: true\n",
             "ledger:\n  keep_bytes: 16777216\n  keep_days: 30\n  when_unavailable: allow_reads\n",
             "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    cache_seconds: 0\n    providers:\n",
             "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
@@ -272,6 +290,7 @@ mod tests {
             max_in_flight: 2,
             drain_timeout: Duration::ZERO,
             write_stall_timeout: Duration::from_secs(1),
+            approval_answer_timeout: Duration::from_secs(20),
             ..ConnectionLimits::default()
         };
         assert_eq!(settings.limits, expect);

@@ -93,13 +93,18 @@ pub(crate) struct LimitsFile {
     /// Maximum number of connections to the agent socket. Default 256, or fewer if the file descriptor limit
     /// is low.
     pub(crate) max_connections: Option<Located<u64>>,
-    /// Maximum number of concurrent calls of one connection; further ones wait until one has ended. Default
-    /// 64.
+    /// Maximum number of concurrent calls of one connection; further ones wait until one has ended, and get `busy`
+    /// if none ends for five seconds. Default 64.
     pub(crate) max_in_flight_per_connection: Option<Located<u64>>,
     /// Time in seconds for running calls to end when the daemon stops. Default 10.
     pub(crate) drain_seconds: Option<Located<u64>>,
     /// Time in seconds that a client may leave its replies unread before it is disconnected. Default 10.
     pub(crate) write_stall_seconds: Option<Located<u64>>,
+    /// Time in seconds after which a call that waits for approval is answered with `approval_pending`, if its client
+    /// gets no progress: shorter than the client's own limit. A repeated call continues. Default 50.
+    pub(crate) approval_answer_seconds: Option<Located<u64>>,
+    /// Maximum number of manifests in `tools/`. With more, the configuration does not load. Default 20000.
+    pub(crate) max_manifests: Option<Located<u64>>,
 }
 
 // Written by hand, because an untagged derive reports every error as "did not match any variant".

@@ -215,6 +215,35 @@ fn at_the_limit_nothing_is_read_until_a_call_ends() {
 }
 
 #[test]
+fn stalled_connection_answers_busy_and_hears_cancellations() {
+    let queue_timeout = Duration::from_millis(100);
+    let daemon = daemon(ConnectionLimits { max_in_flight: 2, queue_timeout, ..limits() });
+    let mut client = daemon.client();
+    let ask = |id: u32| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "wait"}));
+    client.send((0..10_000).map(ask).collect::<String>());
+    for id in 2..10_000 {
+        let busy = client.receive();
+        assert_eq!((&busy["id"], &busy["error"]["data"]["code"]), (&json!(id), &json!("busy")), "{busy}");
+        assert_eq!(busy["error"]["data"]["retry_after_ms"], 1000, "{busy}");
+    }
+    assert_eq!(daemon.started_calls(), 2);
+    client
+        .send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":0}}\n");
+    let is_free = |client: &mut daemon::TestSocketClient| {
+        client.send_request(8, "echo", &json!({"say": 1}));
+        client.receive().get("result").is_some()
+    };
+    while !is_free(&mut client) {}
+    client.send_request(7, "wait", &json!({}));
+    daemon.wait_until("the slot of the cancelled call is used", |daemon| daemon.started_calls() == 3);
+    daemon.release_calls(3);
+    let mut ids = [client.receive(), client.receive()].map(|reply| reply["id"].as_u64());
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(1), Some(7)]);
+    client.expect_alive();
+}
+
+#[test]
 fn line_over_the_limit_is_refused_and_its_connection_goes_on() {
     let daemon = daemon(limits());
     let mut other = daemon.client();

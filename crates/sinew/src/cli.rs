@@ -18,7 +18,8 @@ use tool::{CallId, Category, Mode};
 use crate::command::ToolNameCompleter;
 
 pub(crate) use approvals::{
-    ApprovalsCommand, ApproveArgs, DenyArgs, GrantDuration, PinArgs, PinCommand, SessionsCommand,
+    ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
+    SessionsCommand,
 };
 pub(crate) use hook::{
     FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
@@ -70,6 +71,9 @@ pub(crate) enum CliCommand {
     /// List or close the open worker sessions.
     #[command(subcommand)]
     Sessions(SessionsCommand),
+    /// List suspended callers, or let them call again.
+    #[command(subcommand)]
+    Callers(CallersCommand),
     /// Show pending approvals and grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),

@@ -3,6 +3,7 @@
 mod allow;
 mod approvals;
 mod call;
+mod callers;
 mod check;
 mod completions;
 mod config;
@@ -55,6 +56,7 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitKind, CommandError> {
         CliCommand::Mode(command) => mode::run(command),
         CliCommand::Ps(output) => ps::run(output),
         CliCommand::Cancel(args) => ps::cancel(&args),
+        CliCommand::Callers(command) => callers::run(command),
         CliCommand::Sessions(command) => sessions::run(command),
         CliCommand::Reload(args) => reload::run(&args),
         CliCommand::Lockdown(change) => mode::lockdown(change),

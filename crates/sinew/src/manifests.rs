@@ -27,7 +27,7 @@ pub(crate) fn register(
 ) -> Result<(), CommandError> {
     let folder = setting.home().tools_dir();
     let loaded = match folder.is_dir() {
-        true => load_manifests(&manifest_files(folder)?, registry)?,
+        true => load_manifests(&counted_files(folder, settings.limits.max_manifests)?, registry)?,
         false => return Ok(()),
     };
     for diagnostic in &loaded.diagnostics {
@@ -50,6 +50,19 @@ pub(crate) fn register(
         )));
     }
     Ok(())
+}
+
+/// Returns the manifests of a folder, unless there are more than `most`: loading takes time and memory for each.
+pub(crate) fn counted_files(folder: &Path, most: usize) -> Result<Vec<PathBuf>, CommandError> {
+    let files = manifest_files(folder)?;
+    if files.len() <= most {
+        return Ok(files);
+    }
+    let (folder, count) = (folder.display(), files.len());
+    Err(CommandError::configuration(format!(
+        "`{folder}` has {count} manifests, and at most {most} are loaded: remove some, or raise limits.max_manifests in \
+         sinew.yaml"
+    )))
 }
 
 /// Returns the keys of the settings. A key is read when it is needed.

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::error::DocumentError;
 use crate::node::YamlNode;
 use crate::scan::{NullValues, ScanError};
-use crate::{scan, translate, trust};
+use crate::{number_text, scan, translate, trust};
 
 /// Size limit of a file in bytes. A policy with a thousand tools needs a tenth of it.
 pub const MAX_DOCUMENT_BYTES: u64 = 1024 * 1024;
@@ -127,8 +127,31 @@ impl Document {
     /// Parses the text into a type, which should use `deny_unknown_fields`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, DocumentError> {
         scan::refuse_ambiguity(&self.text).map_err(|refused| self.scan_error(refused))?;
-        serde_saphyr::from_str_with_options(&self.text, translate::options())
-            .map_err(|error| translate::translate(self, &error))
+        let parsed = serde_saphyr::from_str_with_options(&self.text, translate::options())
+            .map_err(|error| translate::translate(self, &error))?;
+        self.refuse_text_as_number::<T>()?;
+        Ok(parsed)
+    }
+
+    /// Refuses text where a number is expected: `"5"`, `1_000` or `0x10`.
+    fn refuse_text_as_number<T: DeserializeOwned>(&self) -> Result<(), DocumentError> {
+        let Some((masked, found)) = self.tree().ok().and_then(|tree| number_text::mask(&self.text, &tree))
+        else {
+            return Ok(());
+        };
+        let Err(error) = serde_saphyr::from_str_with_options::<T>(&masked, translate::options()) else {
+            return Ok(());
+        };
+        let (line, column) =
+            error.without_snippet().location().map_or((0, 0), |place| (place.line(), place.column()));
+        match found.into_iter().find(|(at, _)| *at == (line, column)) {
+            Some((_, text)) => {
+                let error =
+                    self.error_at(line, column, &format!("expected a number, found the text `{text}`"));
+                Err(error.with_suggestion("write decimal digits only, without quotes or separators"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Parses the text into a tree of values with their positions.
@@ -259,10 +282,25 @@ mod tests {
         check("tools:\n  a:\n    allowed_paths: /x\n", (3, 20), "expected", None);
         check("tools:\n  a:\n    requires_approval: yes\n", (3, 24), "expected `true` or `false`", None);
         check("tools:\n  a:\n    network: of\n", (3, 14), "unknown word `of`", Some("did you mean `off`?"));
+        for wrong in ["1_000", "\"5\"", "'5'", "0x10", "1e3x", "5.0.0"] {
+            check(&format!("tools:\n  a:\n    rate_limit_per_hour: {wrong}\n"), (3, 26), "", None);
+        }
+        let typed = |value: &str| format!("tools:\n  a:\n    rate_limit_per_hour: {value}\n");
+        for text in ["1_000", "\"5\"", "'5'", "0x10"] {
+            check(&typed(text), (3, 26), "expected a number", Some("without quotes or separators"));
+        }
         check("tools:\n  a:\n    rate_limit_per_hour: -1\n", (3, 26), "", None);
         check("tools: [a]\n", (1, 8), "expected", None);
         check("tools:\n  a: {allowed_paths: [/x}\n", (2, 22), "not valid YAML", None);
         check("tools:\n  a: \"cut", (2, 6), "not valid YAML", None);
+    }
+
+    #[test]
+    fn numbers_in_quotes_are_text_where_text_is_expected() {
+        let text =
+            "tools:\n  a:\n    allowed_paths: [\"5\", 1_000, 0x10, '007']\n    rate_limit_per_hour: 7\n";
+        let policy: Policy = Document::from_text("p.yaml", text).unwrap().parse().unwrap();
+        assert!(format!("{policy:?}").contains("1_000"), "{policy:?}");
     }
 
     #[test]

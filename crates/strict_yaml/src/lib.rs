@@ -14,6 +14,7 @@ mod error;
 pub mod layered;
 mod located;
 mod node;
+mod number_text;
 mod private_file;
 mod scan;
 mod table;

@@ -39,6 +39,9 @@ impl MetricsProbe {
         let cpu = self.cpu(apart.is_some(), &mut unavailable);
         let (memory, swap) = self.memory(&mut unavailable);
         let load = System::load_average().ok();
+        if load.is_none() {
+            unavailable.insert("load", "this system does not report it".to_owned());
+        }
         let counters = or_unavailable(platform::counters(), "network", &mut unavailable);
         let before = self.previous.as_ref().zip(apart).map(|((_, counters), apart)| (counters, apart));
         let network = counters.clone().map(|counters| network::with_rates(counters, before));
@@ -66,11 +69,15 @@ impl MetricsProbe {
     }
 
     fn cpu(&mut self, is_known: bool, unavailable: &mut BTreeMap<&'static str, String>) -> Cpu {
-        let Some(system) = self.system.as_mut() else {
+        if let Some(system) = self.system.as_mut() {
+            system.refresh_cpu_usage();
+        }
+        // Without `/proc` there is no processor in the list, and every load would be 0.
+        let readable = self.system.as_ref().filter(|system| !system.cpus().is_empty());
+        let Some(system) = readable else {
             unavailable.insert("cpu", "this system does not report it".to_owned());
             return Cpu::default();
         };
-        system.refresh_cpu_usage();
         let percent = |usage: f32| f64::from(usage).clamp(0.0, 100.0);
         let each = system.cpus().iter().map(|core| percent(core.usage()));
         if !is_known {

@@ -132,6 +132,9 @@ mod tests {
             ("temperatures", first.temperatures.is_none()),
             ("gpu", first.gpu.is_none()),
             ("disks", first.disks.is_none()),
+            ("load", first.load.is_none()),
+            ("cpu", first.cpu.cores == 0),
+            ("memory", first.memory.is_none()),
         ] {
             assert_eq!(first.unavailable.contains_key(name), is_null, "a null has its reason: {name}");
         }

@@ -197,6 +197,17 @@ pub enum TelemetryEvent<'a> {
         /// Its limit.
         max_bytes: u64,
     },
+    /// A caller was suspended, because it alone caused the refusals for which the mode would have changed.
+    CallerSuspended {
+        /// Caller, by the id that `sinew resume` takes.
+        caller: &'a str,
+        /// Name the client gives itself.
+        client: Option<&'a str>,
+        /// Rule and measured values.
+        reason: &'a str,
+        /// Duration of the suspension.
+        seconds: u64,
+    },
     /// A call waits for operator approval.
     ApprovalRequested {
         /// Call that waits.
@@ -239,6 +250,7 @@ impl TelemetryEvent<'_> {
             TelemetryEvent::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",
             TelemetryEvent::ModeTransition { .. } => "mode_transition",
             TelemetryEvent::LedgerPressure { .. } => "ledger_pressure",
+            TelemetryEvent::CallerSuspended { .. } => "caller_suspended",
             TelemetryEvent::ApprovalRequested { .. } => "approval_requested",
             TelemetryEvent::ApprovalDecided { .. } => "approval_decided",
         }

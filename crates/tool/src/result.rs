@@ -207,6 +207,19 @@ pub struct FailureReport {
     /// Advice on what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Effect of the call, where the kind does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<FailedOutcome>,
+}
+
+/// Effect of a call that failed, as the ledger records it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailedOutcome {
+    /// The tool was not started, so nothing happened.
+    NotStarted,
+    /// The call was cut short; all, part or none of its effect happened.
+    Unknown,
 }
 
 impl ResultMetadata {
@@ -301,7 +314,7 @@ impl ToolResult {
         let kind = failure.kind;
         let (fault, retryable) = (kind.fault(), kind.is_retryable());
         metadata.sandbox = SandboxReport { tier: failure.sandbox };
-        metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint });
+        metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint, outcome: None });
         metadata.refusal = failure.refusal.map(|refusal| *refusal);
         ToolResult {
             tool_name: tool_name.to_owned(),

@@ -400,3 +400,32 @@ fn search_among_many_hard_links_can_be_continued() {
     let rest = scene.output_of("search_files", json!({"query": "CANARY", "cursor": first["next_cursor"]}));
     assert_eq!((rest["matches"].as_array().unwrap().len(), &rest["complete"]), (8, &json!(true)), "{rest}");
 }
+
+/// A name is a sequence of bytes. Whatever is listed can be opened, also behind a link.
+#[cfg(target_os = "linux")]
+#[test]
+fn names_that_are_not_utf8_are_listed_and_opened() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let daemon = tests::Daemon::start();
+    let folder = daemon.home().workspace().join("real");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(std::ffi::OsStr::from_bytes(b"bad\xff\x80.txt")), "needle").unwrap();
+    std::os::unix::fs::symlink("real", daemon.home().workspace().join("link")).unwrap();
+    let mut agent = daemon.agent();
+    for root in ["real", "link"] {
+        let listed = agent.execute("list_directory", &json!({"path": root, "glob": "*.txt"}));
+        let name = listed["output"]["entries"][0]["name"].as_str().unwrap_or_else(|| panic!("{listed}"));
+        let found =
+            agent.execute("search_files", &json!({"path": root, "query": "needle", "glob": "**/*.txt"}));
+        assert_eq!(found["output"]["matches"][0]["path"], name, "{root}: {found}");
+        let read = agent.execute("read_file", &json!({"path": format!("{root}/{name}")}));
+        assert_eq!(read["output"]["content"], "needle", "{root}: {read}");
+    }
+    let name =
+        agent.execute("list_directory", &json!({"path": "real"}))["output"]["entries"][0]["name"].clone();
+    let path = format!("real/{}", name.as_str().unwrap());
+    let deleted = agent.execute("delete_file", &json!({"path": path}));
+    assert_eq!(deleted["success"], true, "{deleted}");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
+}

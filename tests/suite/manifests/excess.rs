@@ -202,3 +202,29 @@ fn manifest_opens_no_access_to_this_machine() {
     let named = asked(server.url("/mcp"), "  far.do: {allowed_domains: [127.0.0.1]}\n");
     assert_eq!(named["output"]["text"], "done", "{named}");
 }
+
+#[test]
+fn too_many_manifests_are_refused_with_their_count() {
+    let home = Home::initialised();
+    let folder = home.root().join("tools");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for number in 0..20_001 {
+        std::fs::File::create(folder.join(format!("{number}.yaml"))).expect("a file");
+    }
+    let begun = std::time::Instant::now();
+    // `check` and `serve` agree.
+    for words in [&["check"][..], &["serve"]] {
+        let refused = home.run(words).must_exit(7);
+        let message = refused.stderr() + &refused.stdout();
+        assert!(message.contains("has 20001 manifests, and at most 20000 are loaded"), "{refused}");
+        assert!(message.contains("limits.max_manifests"), "{refused}");
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("readable");
+    for number in 3..20_001 {
+        std::fs::remove_file(folder.join(format!("{number}.yaml"))).expect("removed");
+    }
+    home.configure("sinew.yaml", &settings.replace("max_manifests: 20000", "max_manifests: 2"));
+    let refused = home.run(&["check"]).must_exit(7);
+    assert!((refused.stderr() + &refused.stdout()).contains("has 3 manifests, and at most 2"), "{refused}");
+}

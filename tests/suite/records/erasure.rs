@@ -1,6 +1,7 @@
 //! Agents that try to erase the ledger by floods of records without an effect, of reads and of changes. The
 //! oldest records stay, growth is bounded, and an alarm is raised where young records have to be removed.
 
+use std::io::Write;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -210,4 +211,72 @@ fn reads_are_refused_before_they_displace_changes() {
     assert!(has_decision(&home, &first), "the change is still on record");
     let report = super::verify(&home);
     assert_eq!((&report["first"], &report["removed"]["segments"]), (&json!(1), &json!(0)), "{report}");
+}
+
+/// Requests per method in a flood.
+const FLOOD: usize = 1500;
+
+/// Parameters of a flood for a method of the agent socket. Those of calls are refused, or repeat one key.
+fn flood_params(method: &str) -> Vec<Value> {
+    let refused = json!({"path": "/etc/shadow"});
+    match method {
+        "sinew/execute" => {
+            let call = |arguments: Value| json!({"tool_name": "read_file", "arguments": arguments});
+            let mut repeated = json!({"tool_name": "write_file", "arguments": {"path": "k", "content": "x"}});
+            repeated["idempotency_key"] = json!("k");
+            vec![call(refused), call(json!({})), repeated]
+        }
+        "sinew/explain" => vec![json!({"tool_name": "read_file", "arguments": refused})],
+        "sinew/judge_host" => vec![json!({"host": "claude-code", "tool_name": "Read", "arguments": refused})],
+        "tools/call" => vec![json!({"name": "read_file", "arguments": refused}), json!({"name": "none"})],
+        "sinew/session.open" => vec![long_terms()],
+        "initialize" => {
+            vec![
+                json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x".repeat(99)}}),
+            ]
+        }
+        _ => vec![json!({})],
+    }
+}
+
+/// Whatever method an agent floods the daemon with, it cannot write more records than its budget holds: a 64th of the
+/// ledger's size limit.
+#[test]
+fn floods_of_every_agent_method_write_bounded_records() {
+    const MAX_BYTES: u64 = 64 << 20;
+    let daemon = Daemon::start_in(limited_to(MAX_BYTES));
+    let first = change(&mut daemon.agent(), "first.txt");
+    let reference: Value =
+        serde_json::from_str(include_str!("../../../crates/server/protocol.json")).expect("JSON");
+    let sockets = reference["sockets"].as_array().expect("a list");
+    let agent = sockets.iter().find(|socket| socket["socket"] == "agent.sock").expect("the agent socket");
+    let methods: Vec<&str> = agent["methods"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|method| method["name"].as_str())
+        .collect();
+    assert!(methods.len() > 12, "{methods:?}");
+    // Calls that only read, and an approval request, are what agents may do; all else is a record without an effect.
+    let before = ledger_bytes(daemon.home());
+    for method in methods.into_iter().filter(|method| *method != "subscriptions/listen") {
+        for params in flood_params(method) {
+            let mut client = daemon.agent();
+            let ask = |id: usize| {
+                format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            };
+            let (mut sender, grown_from) = (client.clone_stream(), ledger_bytes(daemon.home()));
+            let sending = std::thread::spawn(move || {
+                (0..FLOOD).for_each(|id| drop(sender.write_all(ask(id).as_bytes())));
+            });
+            (0..FLOOD).for_each(|_| assert!(client.receive().is_some(), "{method}"));
+            sending.join().expect("sent");
+            let grown = ledger_bytes(daemon.home()) - grown_from;
+            assert!(grown < MAX_BYTES / 40, "{FLOOD} requests of {method} took {grown} bytes");
+        }
+    }
+    let grown = ledger_bytes(daemon.home()) - before;
+    assert!(grown < MAX_BYTES / 32, "all floods took {grown} bytes");
+    let home = daemon.stop();
+    assert!(has_decision(&home, &first), "the oldest change is still on record");
 }

@@ -25,7 +25,7 @@ pub(super) async fn record(
     tool: &Arc<Tool>,
     preview: &Result<ApprovalForecast, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
-    layer.refusal_throttle.wait_for_turn().await;
+    layer.check_refusal_pace(call)?;
     let entry = LedgerEntry::Note(note(call, tool, preview));
     charge_records(layer, call, size_of(&entry))?;
     let recorded = layer.ledger.append(&entry);

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use approvals::refusals::{capacity_refusal, pending_refusal, unusable_refusal};
+use approvals::refusals::{capacity_refusal, denied_before_refusal, pending_refusal, unusable_refusal};
 use approvals::{
-    ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, UnusableApproval, rule_names,
+    ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, EarlierRequest, RequestedCall, UnusableApproval,
+    rule_names,
 };
 use governance::ApprovalRequired;
 use registry::Tool;
 use tool::{Refusal, RuleRef};
 
-use super::{compute_effect, compute_effect_for_request, explain_record, request_timeout};
+use super::{compute_effect, compute_effect_for_request, explain_record, find_earlier, request_timeout};
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
 
@@ -87,6 +88,16 @@ async fn forecast_with_effect(
     } else {
         if let Some(id) = layer.approvals.covering_rule(&effect, &header, question.permit(), &rules) {
             return Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&id)));
+        }
+        match find_earlier(layer, call, &effect) {
+            Some(EarlierRequest::Denied { id, message }) => {
+                return Err(denied_before_refusal(&call.tool_name, &id, message));
+            }
+            Some(EarlierRequest::Open { id, .. }) => {
+                let approval_ref = ApprovalRef { id, is_own: true };
+                return forecast_with_approval(layer, call, &approval_ref, &effect, &rules);
+            }
+            None => {}
         }
         layer.approvals.check_submittable(requested)
     };

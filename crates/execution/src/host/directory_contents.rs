@@ -10,7 +10,7 @@ use tool::{Refusal, RefusalCode, RuleRef};
 
 use crate::call::PipelineCall;
 use crate::host::{HostArgument, JudgedTool};
-use crate::slots::FairSlots;
+use crate::slots::{CallLength, FairSlots};
 
 /// Maximum number of names checked below one folder. A call that would list more is refused.
 const MAX_SCANNED_NAMES: usize = 100_000;
@@ -109,7 +109,7 @@ pub(super) async fn refuse_forbidden_contents(
     let Some(shows) = shows.filter(|_| !matches!(verdict, Verdict::Denial(_))) else { return Ok(verdict) };
     let folders = tool.searched_arguments();
     let looking = async {
-        let slot = opening_slots.acquire(call.header.caller.connection).await;
+        let slot = opening_slots.acquire(&call.caller_key, CallLength::Short).await;
         let looked = tokio::task::spawn_blocking(move || {
             let found = match &verdict {
                 Verdict::Permit(permit) => first_obstacle(permit, &folders, &shows),

@@ -24,6 +24,7 @@ use crate::pipeline;
 use crate::recorder;
 use crate::secret_screening;
 use crate::slots::FairSlots;
+use crate::throttle::CallerKey;
 
 /// A call that a host is about to make with one of its own tools.
 #[derive(Clone, Debug)]
@@ -163,6 +164,7 @@ impl ToolExecutionLayer {
         let session = reported.0.session_id.as_deref();
         let (call, input) =
             PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
+        let call = call.with_caller_key(reported.0.caller_key(&host.name));
         let judging = async {
             self.check_admission(&call)?;
             let parts = (&self.host_limits, &self.opening_slots);
@@ -174,9 +176,12 @@ impl ToolExecutionLayer {
             .await
             .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
         let (finding, rules) = explain::explain_verdict(verdict);
-        if matches!(finding, ExplainedVerdict::Deny { .. }) {
-            self.refusal_throttle.wait_for_turn().await;
-        }
+        let finding = match finding {
+            ExplainedVerdict::Deny { refusal } => {
+                ExplainedVerdict::Deny { refusal: self.pace_refusal(&call, refusal) }
+            }
+            other => other,
+        };
         let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
         let explanation = explanation(&call, rules_of, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
@@ -266,7 +271,7 @@ pub(super) async fn judge(
     }
     match &verdict {
         Verdict::Permit(permit) => {
-            limits.count(permit).map_err(|denial| call.refusal_for(denial))?;
+            limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
         }
         Verdict::Denial(denial) => call.keep_denial_facts(denial.facts()),
         Verdict::ApprovalRequired(_) => {}
@@ -289,7 +294,19 @@ fn curated_refusal(snapshot: &ConfigSnapshot, tool_name: &str, input: &Value) ->
     Some(Box::new(refusal.with_hint("send the call again with the problem corrected")))
 }
 
+/// Identity of a session of a host, for a live call and for one that the ledger recorded.
+pub(crate) fn host_caller_key(host: &str, session: &str) -> CallerKey {
+    CallerKey::Host(format!("{host}/{session}"))
+}
+
 impl HostCallOrigin {
+    /// Identity that limits are counted by. A host starts a process for each of its calls, so the process does not
+    /// identify it.
+    fn caller_key(&self, host: &str) -> CallerKey {
+        let session = self.session_id.as_deref().unwrap_or_default();
+        host_caller_key(host, &shorten(session, MAX_QUOTED_CHARS))
+    }
+
     /// Facts for the ledger. The host controls these texts, so they are shortened and redacted.
     fn to_ledger_facts(&self, host: &str, tool: &str) -> Value {
         let short = |text: &str| redact::shared().redact_text(&shorten(text, MAX_QUOTED_CHARS)).into_owned();

@@ -7,6 +7,7 @@ mod call_events;
 mod event_counters;
 mod history;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +20,11 @@ use tokio::sync::Notify;
 use tool::Mode;
 
 use crate::layer::ToolExecutionLayer;
+use crate::modes::ModeChangeResult;
 use crate::modes::system_sampling::{BackgroundSampler, SystemSample};
 use crate::modes::transition::ModeChangeRequest;
+use crate::suspension::{EventSource, MAX_SUSPENDED};
+use crate::throttle::CallerKey;
 
 use event_counters::{CountedEvent, EventCounters};
 
@@ -69,9 +73,9 @@ impl ModeWatch {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an event that happened now.
-    pub(crate) fn count(&self, what: CountedEvent) {
-        self.counters().record(what, self.now());
+    /// Counts an event that happened now. `source` is the agent that caused it.
+    pub(crate) fn count(&self, what: CountedEvent, source: Option<EventSource>) {
+        self.counters().record(what, source, self.now());
         if what.is_urgent() {
             self.notify.notify_one();
         }
@@ -82,17 +86,77 @@ impl ModeWatch {
         self.notify.notify_one();
     }
 
-    /// Evaluates the rules once.
-    fn evaluate(&self, sample: Option<&SystemSample>) -> Option<TransitionAction> {
+    /// Evaluates the rules once. At most `max_suspensions` callers are suspended before the mode changes.
+    fn evaluate(&self, sample: Option<&SystemSample>, max_suspensions: usize) -> RuleEvaluation {
         let now = self.now();
         let mut machine = self.machine();
         let mut counters = self.counters();
         counters.discard_expired(now);
-        let read = |need: MetricQuery| match need.window {
-            Some(window) => counters.read(need.metric, now, window),
-            None => sample.and_then(|sample| sample.read(need.metric)),
-        };
-        machine.observe(now, read)
+        let mut suspended = Vec::new();
+        while suspended.len() < max_suspensions
+            && let Some((source, reason)) = find_sole_cause(&machine, &counters, sample, now)
+        {
+            counters.discard_refusals_of(&source.key);
+            suspended.push((source, reason));
+        }
+        let action = machine.observe(now, |need| read_metric(&counters, sample, now, need, None));
+        RuleEvaluation { suspended, action }
+    }
+}
+
+/// Result of an evaluation of the rules.
+struct RuleEvaluation {
+    /// Callers to suspend, each with the reason of the mode change that this replaces.
+    suspended: Vec<(EventSource, String)>,
+    action: Option<TransitionAction>,
+}
+
+/// Reads a metric, without the events of the `excluded` caller.
+fn read_metric(
+    counters: &EventCounters,
+    sample: Option<&SystemSample>,
+    now: Duration,
+    need: MetricQuery,
+    excluded: Option<&CallerKey>,
+) -> Option<f64> {
+    match need.window {
+        Some(window) => counters.read(need.metric, now, window, excluded),
+        None => sample.and_then(|sample| sample.read(need.metric)),
+    }
+}
+
+/// Finds a caller without whose refusals the mode would not become stricter, and which caused most of them.
+fn find_sole_cause(
+    machine: &ModeMachine,
+    counters: &EventCounters,
+    sample: Option<&SystemSample>,
+    now: Duration,
+) -> Option<(EventSource, String)> {
+    let queries = RefCell::new(Vec::new());
+    let reason = stricter_mode(machine, now, |need| {
+        queries.borrow_mut().push(need);
+        read_metric(counters, sample, now, need, None)
+    })?;
+    let candidates = queries
+        .into_inner()
+        .into_iter()
+        .filter_map(|need: MetricQuery| counters.main_source(need.metric, now, need.window?));
+    let is_sole_cause = |source: &EventSource| {
+        let read = |need| read_metric(counters, sample, now, need, Some(&source.key));
+        stricter_mode(machine, now, read).is_none()
+    };
+    candidates.into_iter().find(is_sole_cause).map(|source| (source, reason))
+}
+
+/// Reason for which the rules would enter a stricter mode now. Changes nothing.
+fn stricter_mode(
+    machine: &ModeMachine,
+    now: Duration,
+    read: impl Fn(MetricQuery) -> Option<f64>,
+) -> Option<String> {
+    match machine.clone().observe(now, read)? {
+        TransitionAction::Change(change) if !ModeChangeResult::loosens(change.to) => Some(change.reason()),
+        TransitionAction::Change(_) | TransitionAction::Propose(_) => None,
     }
 }
 
@@ -148,7 +212,7 @@ impl ToolExecutionLayer {
         metrics::set_lost_records(self.ledger.health().lost_records);
         match state {
             LedgerState::Ready => self.record_deferred_modes().await,
-            LedgerState::Unavailable { .. } => self.mode_watch.count(CountedEvent::Exhaustion),
+            LedgerState::Unavailable { .. } => self.mode_watch.count(CountedEvent::Exhaustion, None),
             LedgerState::Closed => {}
         }
     }
@@ -169,13 +233,16 @@ impl ToolExecutionLayer {
             });
         }
         if removed > 0 {
-            self.mode_watch.count(CountedEvent::LedgerPressure);
+            self.mode_watch.count(CountedEvent::LedgerPressure, None);
         }
     }
 
-    /// Changes the mode if a rule requires it. A change that fails is attempted again at the next evaluation.
+    /// Changes the mode if a rule requires it, or suspends the caller that alone caused this. A change that fails is attempted again at the next evaluation.
     pub(crate) async fn apply_mode_rules(self: &Arc<Self>, sample: Option<&SystemSample>) {
-        match self.mode_watch.evaluate(sample) {
+        let max_suspensions = MAX_SUSPENDED.saturating_sub(self.suspensions.len());
+        let RuleEvaluation { suspended, action } = self.mode_watch.evaluate(sample, max_suspensions);
+        suspended.into_iter().for_each(|(source, reason)| self.suspend_caller(source, reason));
+        match action {
             Some(TransitionAction::Change(transition)) => {
                 if let Err(error) = self.change_mode(ModeChangeRequest::from_rule(&transition)).await {
                     tracing::error!(%error, rule = &*transition.rule.id, "mode_not_changed");

@@ -8,7 +8,7 @@ use ledger::entry::{OutcomeFacts, RecordedOutcome};
 use ledger::{CallHeader, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
 use telemetry::{Stage, TelemetryEvent, emit, metrics};
-use tool::result::ResultMetadata;
+use tool::result::{FailedOutcome, ResultMetadata};
 use tool::text::SharedText;
 use tool::{Failure, FailureKind, Refusal, RefusalCode, ToolResult};
 
@@ -56,7 +56,7 @@ pub(crate) fn record_outcome(
     let metadata = ResultMetadata {
         recorded,
         definition_hash: Some(definition.shared_hash()),
-        remaining: order.value().remaining_calls(layer.limits.counts(definition.name())),
+        remaining: order.value().remaining_calls(layer.limits.counts(&call.caller_key, definition.name())),
         ..metadata(call)
     };
     match end {
@@ -70,8 +70,17 @@ pub(crate) fn record_outcome(
             ToolResult::done(name, done, metadata, latency_ms).with_model_text(definition.model_text())
         }
         Err(failure) => {
+            let outcome = match status_of(&failure, started) {
+                OutcomeStatus::Unknown => Some(FailedOutcome::Unknown),
+                OutcomeStatus::NotStarted => Some(FailedOutcome::NotStarted),
+                OutcomeStatus::Done | OutcomeStatus::Failed => None,
+            };
             let failure = nudge::with_example(call, subject(call, name), &definition, failure);
-            failed(layer, call, name, failure, metadata).with_model_text(definition.model_text())
+            let mut result = failed(layer, call, name, failure, metadata);
+            if let Some(report) = &mut result.metadata.failure {
+                report.outcome = outcome;
+            }
+            result.with_model_text(definition.model_text())
         }
     }
 }

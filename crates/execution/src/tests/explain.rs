@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
 use governance::Permit;
 use registry::{CallPreview, ExecutorFuture, RecordedPermit, ToolExecutor};
 use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode};
 
 use super::{LayerBench, caller, ready_output, records, request};
+use crate::throttle::CallerKey;
 use crate::{CallRequest, ExplainedVerdict, ExplanationAudience, ToolExecutionLayer};
 
 /// Layer with a read-only tool and a writing tool, and a counter of their runs.
@@ -208,10 +208,10 @@ async fn explanation_that_cannot_be_recorded_is_refused() {
 async fn flood_of_guesses_is_rate_limited_like_refusals() {
     let (layer, folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
-    while layer.refusal_throttle.wait_for_turn().now_or_never().is_some() {}
-    // Sixty pending turns take three seconds and are queued before this one.
-    (0..60).for_each(|_| assert!(layer.refusal_throttle.wait_for_turn().now_or_never().is_none()));
-    let explanation = layer.explain(guess_request("wrong"), None, ExplanationAudience::Caller);
-    let explanation = tokio::time::timeout(Duration::from_secs(1), explanation).await;
-    assert!(explanation.is_err() && notes(folder.path()).is_empty(), "{explanation:?}");
+    let guess = || layer.explain(guess_request("wrong"), None, ExplanationAudience::Caller);
+    while layer.throttle.admit_refusal(CallerKey::of(&caller()), Instant::now()).is_ok() {}
+    let explanation = tokio::time::timeout(Duration::from_secs(1), guess()).await.expect("no wait");
+    let refusal = explanation.finding.refusal().expect("a refusal");
+    assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::RateLimited, Some("refusals")));
+    assert!(refusal.retry_after_ms.is_some() && notes(folder.path()).is_empty(), "{refusal:?}");
 }

@@ -75,12 +75,53 @@ fn register_recovery_tool(registry: &mut ToolRegistry) {
     registry.register(spec.check().unwrap(), Arc::new(FnTool(|_| ready_output(json!({}))))).unwrap();
 }
 
-/// Makes calls that the mode denies, each with an effect of its own.
+/// Makes calls that the mode denies, each with an effect of its own. Two callers take turns, so that neither of them
+/// is the sole cause.
 async fn execute_refused(layer: &Arc<ToolExecutionLayer>, effects: std::ops::Range<usize>) {
     for effect in effects {
-        let result = layer.execute(request("forbidden", json!({"effect": effect}), None)).await;
-        assert_eq!(result.metadata.refusal.unwrap().code, RefusalCode::ModeDenied);
+        let refusal = execute_refused_by(layer, i32::try_from(effect % 2).unwrap(), effect).await;
+        assert_eq!(refusal.code, RefusalCode::ModeDenied);
     }
+}
+
+async fn execute_refused_by(layer: &Arc<ToolExecutionLayer>, pid: i32, effect: usize) -> tool::Refusal {
+    let request = request("forbidden", json!({"effect": effect}), None);
+    let caller = tool::Caller { pid: Some(pid), ..request.caller };
+    layer.execute(crate::CallRequest { caller, ..request }).await.metadata.refusal.unwrap()
+}
+
+#[tokio::test]
+async fn sole_cause_of_refusals_is_suspended_instead() {
+    let mut registry = ToolRegistry::new();
+    register_recovery_tool(&mut registry);
+    let folder = tempfile::tempdir().unwrap();
+    let layer = LayerBench::layer_in(folder.path(), registry);
+    for (pid, effects) in [(1, 0..40), (2, 40..46), (3, 46..52)] {
+        for effect in effects {
+            execute_refused_by(&layer, pid, effect).await;
+            layer.apply_mode_rules(None).await;
+        }
+        let refusal = execute_refused_by(&layer, pid, 1000).await;
+        let detail = (refusal.code, refusal.detail.as_deref());
+        assert_eq!(detail, (RefusalCode::RateLimited, Some("caller_suspended")), "process {pid}");
+        assert!((590_000..=600_001).contains(&refusal.retry_after_ms.unwrap()), "{refusal:?}");
+        assert_eq!(layer.mode(), Mode::Normal, "process {pid}");
+    }
+    let ids: Vec<String> = layer.suspended_callers().into_iter().map(|suspended| suspended.id).collect();
+    assert_eq!(ids, ["process:1", "process:2", "process:3"]);
+    assert!(layer.resume_caller("process:1", &caller()) && !layer.resume_caller("process:1", &caller()));
+    assert_eq!(execute_refused_by(&layer, 1, 1000).await.code, RefusalCode::ModeDenied, "it goes on");
+    let notes = records(folder.path()).into_iter().filter(|record| record["kind"] == "note");
+    let about: Vec<String> = notes.map(|note| note["about"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(about, ["caller_suspended", "caller_suspended", "caller_suspended", "caller_resumed"]);
+    // Several processes that do the same may be one agent.
+    for (pid, effects) in [(4, 60..66), (5, 66..72)] {
+        for effect in effects {
+            execute_refused_by(&layer, pid, effect).await;
+            layer.apply_mode_rules(None).await;
+        }
+    }
+    assert_eq!(layer.mode(), Mode::Alert, "three callers are suspended already");
 }
 
 #[tokio::test]
@@ -239,6 +280,8 @@ async fn lockdown_cancels_only_the_calls_it_forbids() {
         tool::FaultParty::Operator,
         "the caller did nothing wrong"
     );
+    let report = cancelled.metadata.failure.as_ref().unwrap();
+    assert_eq!(report.outcome, Some(tool::result::FailedOutcome::Unknown), "part of it may have happened");
     assert!(cancelled.error.unwrap().contains("LOCKDOWN was entered"), "the reply says why");
     let outcome = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&outcome["outcome"], &outcome["failure"]), (&json!("unknown"), &json!("cancelled")));

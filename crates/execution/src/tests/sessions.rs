@@ -112,7 +112,7 @@ async fn call_that_is_judged_again_is_counted_once() {
     let gate = TestGate::default();
     let (layer, _folder) = LayerBench::new().tool("slow", Category::READ_ONLY, blocked_by(&gate)).layer();
     let session = open(&layer, &["slow"], 2);
-    // RECOVERY has 8 run slots and gives one connection 6 of them, so the next call is queued.
+    // RECOVERY has 8 run slots. Two callers take all of them, so the next call is queued.
     for mode in [Mode::Lockdown, Mode::Recovery] {
         layer.set_mode(mode, "test", &caller(), None).await.unwrap();
     }
@@ -120,9 +120,14 @@ async fn call_that_is_judged_again_is_counted_once() {
         let layer = Arc::clone(&layer);
         tokio::spawn(async move { layer.execute(request).await })
     };
-    let running: Vec<_> = (0..6).map(|_| start(request("slow", json!({}), None))).collect();
+    let request_by = |pid: Option<i32>| {
+        let request = request("slow", json!({}), None);
+        CallRequest { caller: tool::Caller { pid, ..request.caller.clone() }, ..request }
+    };
+    let running: Vec<_> =
+        [None; 6].into_iter().chain([Some(2); 2]).map(|pid| start(request_by(pid))).collect();
     let status = |wanted: CallState| layer.calls().iter().filter(|call| call.standing == wanted).count();
-    while status(CallState::Running) < 6 {
+    while status(CallState::Running) < 8 {
         tokio::task::yield_now().await;
     }
     let waiting = start(worker_request("slow", json!({}), &session));

@@ -21,6 +21,8 @@ use crate::tree;
 use crate::undo::PendingChange;
 
 const PREFIX: &str = ".sinew-tmp-";
+/// Characters of a file name that its conflict name begins with.
+const MAX_CONFLICT_LEAF: usize = 48;
 
 /// Permissions that `open` uses for a new file before the umask applies.
 const NEW_FILE_MODE: Mode = Mode::from_raw_mode(0o666);
@@ -113,6 +115,14 @@ impl<'a> TemporaryFile<'a> {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns a visible name for the previous file, if it cannot be put back.
+    pub(super) fn conflict_name(&self, leaf: &OsStr) -> String {
+        // Cut, so that the longest name of a file system is not exceeded.
+        let leaf: String = leaf.to_string_lossy().chars().take(MAX_CONFLICT_LEAF).collect();
+        let random = self.name.get(PREFIX.len()..).unwrap_or_default();
+        format!("{leaf}.conflict-{random}")
     }
 
     /// Returns true if a name in the folder leads to this file.

@@ -465,9 +465,9 @@ fn revert_loses_nothing_if_the_new_file_was_moved() {
     fs::rename(fixture.path("ws/f"), fixture.path("ws/moved")).unwrap();
     fixture.file("ws/f", "theirs");
     let error = opened.finish_write(place, &temporary, &NameChange::Exchanged, Err(Errno::IO)).unwrap_err();
-    let kept = temporary.name().to_owned();
+    let kept = temporary.conflict_name("f".as_ref());
     drop(temporary);
-    assert!(error.to_string().contains(&kept), "{error}");
+    assert!(kept.starts_with("f.conflict-") && error.to_string().contains(&kept), "{error}");
     assert_eq!(
         (fixture.content("ws/f"), fixture.content(&format!("ws/{kept}"))),
         ("theirs".into(), "old".into())

@@ -19,7 +19,7 @@ const MIN_STAY: Duration = Duration::from_secs(60);
 const MAX_OBSERVATION_GAP: Duration = Duration::from_secs(30);
 
 /// State machine of the operational mode. Time is a monotonic duration since any fixed moment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ModeMachine {
     rules: Arc<Transitions>,
     mode: Mode,

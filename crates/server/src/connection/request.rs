@@ -20,6 +20,8 @@ use crate::service::{MethodCall, MethodReply, PendingReply};
 
 /// Maximum number of subscriptions of one connection.
 const MAX_SUBSCRIPTIONS: usize = 4;
+/// Advised delay before a request is sent again that found the in-flight limit reached.
+const BUSY_RETRY_AFTER_MS: u64 = 1000;
 
 impl<C: Send + Sync> ConnectionHandler<C> {
     /// Dispatches one request and starts its reply.
@@ -30,6 +32,13 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         params: Params,
         line: InputLine<'_>,
     ) {
+        if self.is_stalled {
+            let most = self.connection.limits.max_in_flight;
+            let message =
+                format!("{most} requests of this connection are open: wait for a reply, or cancel one");
+            let error = RpcError::server("busy", message).with_data("retry_after_ms", BUSY_RETRY_AFTER_MS);
+            return self.send(Some(&id), &Err(error)).await;
+        }
         let ticket = match self.in_flight.register(id) {
             Ok(ticket) => ticket,
             Err(id) => {
@@ -120,18 +129,24 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         self.follower_slot.as_ref().map(|_| ()).ok_or_else(|| RpcError::server("busy", busy))
     }
 
-    /// Waits until another request may be started. Nothing is read meanwhile, so a peer that disconnects is
-    /// noticed by polling.
+    /// Waits until another request may be started, or until the wait for that takes too long. Nothing is read
+    /// meanwhile, so a peer that disconnects is noticed by polling.
     pub(super) async fn wait_for_capacity(
         &mut self,
         has_disconnected: impl Fn() -> bool,
     ) -> ControlFlow<ConnectionEnd> {
+        let stalled = tokio::time::sleep(self.connection.limits.queue_timeout);
+        tokio::pin!(stalled);
         while self.pending_replies.len() >= self.connection.limits.max_in_flight {
+            if self.is_stalled {
+                return ControlFlow::Continue(());
+            }
             tokio::select! {
                 biased;
                 () = self.outbox.closed() => return ControlFlow::Break(ConnectionEnd::Disconnected),
                 () = self.connection.stop.cancelled() => return ControlFlow::Break(ConnectionEnd::Stopped),
                 _ = self.pending_replies.join_next() => {}
+                () = &mut stalled => self.is_stalled = true,
                 () = tokio::time::sleep(HANG_UP_POLL_INTERVAL) => {
                     if has_disconnected() {
                         return ControlFlow::Break(ConnectionEnd::Disconnected);
@@ -139,6 +154,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 }
             }
         }
+        self.is_stalled = false;
         ControlFlow::Continue(())
     }
 

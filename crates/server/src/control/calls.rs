@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use approvals::ApprovalMode;
 use execution::{CancelOutcome, CuratedMapCheck, ExplanationAudience};
 use serde_json::json;
 use tool::{CallId, Caller, CallerEndpoint};
@@ -40,7 +41,7 @@ pub(super) fn execute(
     session: &mut ConnectionState,
     call: MethodCall,
 ) -> MethodResult {
-    let (mut request, mut params) = calls::parse_request(session, call)?;
+    let (mut request, mut params) = calls::parse_request(session, call, ApprovalMode::Wait)?;
     if params.optional("skip_guardrail")?.unwrap_or(false) {
         request.curated_map = CuratedMapCheck::Skipped;
     }

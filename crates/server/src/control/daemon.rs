@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use execution::ModeCause;
 use execution::reload::Acceptance;
+use execution::{ModeCause, SuspendedCaller};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::{EventSubscription, FeedItem};
@@ -21,6 +21,8 @@ struct ControlStatus {
     status: StatusReply,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode_cause: Option<ModeCause>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suspended_callers: Vec<SuspendedCaller>,
     pid: u32,
     sockets: [String; 2],
     /// Connections to all sockets, this one included.
@@ -34,6 +36,7 @@ pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: Me
     Ok(MethodReply::now(&ControlStatus {
         status: StatusReply::new(control.layer.status(), &control.limits),
         mode_cause: control.layer.mode_cause(),
+        suspended_callers: control.layer.suspended_callers(),
         pid: std::process::id(),
         sockets: control.sockets.each_ref().map(|path| path.display().to_string()),
         connections: control.connections.len(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use approvals::ApprovalMode;
 use execution::{CallRequest, CuratedMapCheck};
 use serde_json::{Map, Value, json};
 use telemetry::metrics::{self, RequestOperation};
@@ -24,6 +25,12 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
     let key = parse_idempotency_key(meta.remove("sinew/idempotency_key"))?;
     let connection_loss = parse_detached(meta.remove(DETACHED_KEY), DETACHED_KEY, key.as_deref())?;
     let word = |key: &str| meta_string(&meta, key);
+    let listener = meta.get("progressToken").cloned().zip(session.notifier());
+    // A client that gets progress knows why it waits; another one would give up without a reply.
+    let approval_mode = match listener {
+        Some(_) => ApprovalMode::Wait,
+        None => ApprovalMode::WaitAtMost(agent.limits.approval_answer_timeout),
+    };
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "name")?,
         arguments: params.take("arguments").unwrap_or_else(|| json!({})),
@@ -36,12 +43,11 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
         curated_map: CuratedMapCheck::Applied,
         idempotency_key: key,
         cancellation: call.cancellation,
-        approval_mode: parse_approval_mode(word(APPROVAL_KEY)?.as_deref(), APPROVAL_KEY)?,
+        approval_mode: parse_approval_mode(word(APPROVAL_KEY)?.as_deref(), APPROVAL_KEY, approval_mode)?,
         approval_id: word(APPROVAL_ID_KEY)?,
         connection_loss,
     };
     let layer = Arc::clone(&agent.layer);
-    let listener = meta.get("progressToken").cloned().zip(session.notifier());
     Ok(MethodReply::deferred_unordered(async move {
         let execute = |request| async move { layer.execute(request).await };
         let ended = progress::execute_with_progress(request, listener, execute).await;

@@ -24,9 +24,14 @@ const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a tool call.
 pub(crate) fn execute(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
-    let (request, mut params) = parse_request(session, call)?;
+    let brief = ApprovalMode::WaitAtMost(agent.limits.approval_answer_timeout);
+    let (mut request, mut params) = parse_request(session, call, brief)?;
     let listener = parse_progress_token(&mut params)?.zip(session.notifier());
     params.finish()?;
+    // A client that gets progress knows why it waits, and one with a deadline has said how long it will.
+    if request.approval_mode == brief && (listener.is_some() || request.deadline.is_some()) {
+        request.approval_mode = ApprovalMode::Wait;
+    }
     let layer = Arc::clone(&agent.layer);
     Ok(MethodReply::deferred_unordered(async move {
         let execute = |request| async move { layer.execute(request).await };
@@ -47,7 +52,7 @@ pub(crate) fn explain_to(
     call: MethodCall,
     audience: ExplanationAudience,
 ) -> MethodResult {
-    let (request, mut params) = parse_request(session, call)?;
+    let (request, mut params) = parse_request(session, call, ApprovalMode::Wait)?;
     let mode = params.optional("mode")?;
     params.finish()?;
     let layer = Arc::clone(layer);
@@ -56,10 +61,12 @@ pub(crate) fn explain_to(
     ))
 }
 
-/// Parses the call that a message describes; returns it with the parameters that remain.
+/// Parses the call that a message describes; returns it with the parameters that remain. `approval_mode` applies if the
+/// message has none.
 pub(crate) fn parse_request(
     session: &ConnectionState,
     call: MethodCall,
+    approval_mode: ApprovalMode,
 ) -> Result<(CallRequest, Params), RpcError> {
     let mut params = call.params;
     let idempotency_key = parse_idempotency_key(params.take("idempotency_key"))?;
@@ -77,17 +84,27 @@ pub(crate) fn parse_request(
         connection_loss: parse_detached(params.take("detached"), "detached", idempotency_key.as_deref())?,
         idempotency_key,
         cancellation: call.cancellation,
-        approval_mode: parse_approval_mode(params.optional::<String>("approval")?.as_deref(), "approval")?,
+        approval_mode: parse_approval_mode(
+            params.optional::<String>("approval")?.as_deref(),
+            "approval",
+            approval_mode,
+        )?,
         approval_id: params.optional("approval_id")?,
     };
     params.refuse_unsupported("dry_run")?;
     Ok((request, params))
 }
 
-/// Parses the approval mode: wait for a decision, or return at once with an approval id.
-pub(crate) fn parse_approval_mode(word: Option<&str>, field: &str) -> Result<ApprovalMode, RpcError> {
+/// Parses the approval mode: wait for a decision, or return at once with an approval id. The default depends on the
+/// endpoint and on the client.
+pub(crate) fn parse_approval_mode(
+    word: Option<&str>,
+    field: &str,
+    default: ApprovalMode,
+) -> Result<ApprovalMode, RpcError> {
     match word {
-        None | Some("wait") => Ok(ApprovalMode::Wait),
+        None => Ok(default),
+        Some("wait") => Ok(ApprovalMode::Wait),
         Some("async") => Ok(ApprovalMode::Async),
         Some(_) => Err(RpcError::invalid_params(field, &format!("`{field}` must be `wait` or `async`"))),
     }

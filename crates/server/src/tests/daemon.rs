@@ -133,6 +133,7 @@ pub(crate) fn limits() -> ConnectionLimits {
     ConnectionLimits {
         max_line_bytes: 128 * 1024,
         write_stall_timeout: Duration::from_millis(500),
+        queue_timeout: Duration::from_secs(60),
         ..ConnectionLimits::default()
     }
 }

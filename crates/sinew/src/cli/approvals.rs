@@ -105,6 +105,21 @@ pub(crate) enum SessionsCommand {
     },
 }
 
+#[derive(Subcommand)]
+pub(crate) enum CallersCommand {
+    /// List suspended callers with the reason and the remaining time.
+    List(JsonArgs),
+    /// End the suspension of a caller.
+    Resume {
+        /// Id of the caller, such as process:4711.
+        id: String,
+        #[command(flatten)]
+        pin: PinArgs,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+}
+
 /// Duration of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantDuration {

@@ -8,7 +8,7 @@ use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use server::settings::Settings;
-use strict_yaml::DocumentError;
+use strict_yaml::{Document, DocumentError};
 use tool::ToolDefinition;
 use toolbox::Internals;
 
@@ -18,6 +18,7 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
+use crate::manifests;
 use crate::reserved_folders;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
@@ -36,8 +37,12 @@ pub(crate) struct CheckReport {
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
     let folder = setting.home().tools_dir();
-    let loaded =
-        if folder.is_dir() { manifest::load(&[folder.to_owned()])? } else { ManifestLoadResult::default() };
+    let most = setting.settings().unwrap_or_default().limits.max_manifests;
+    // Read as the daemon reads them: a file that other users can write is refused.
+    let loaded = match folder.is_dir() {
+        true => manifest::load_files(&manifests::counted_files(folder, most)?, &Document::read_trusted)?,
+        false => ManifestLoadResult::default(),
+    };
     let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
     let mut report = check_with_manifest_tools(&setting, &tools.collect::<Vec<_>>())?;
     report.check_manifests(loaded.diagnostics);

@@ -4,7 +4,7 @@ mod examples;
 mod import;
 mod new_file;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use connectors::FunctionExample;
 use knowledge::{FunctionKind, KnowledgeError};
@@ -13,7 +13,7 @@ use registry::ToolRegistry;
 use sandbox::Sandbox;
 use serde_json::{Value, json};
 use server::settings::Settings;
-use strict_yaml::Document;
+use strict_yaml::{Document, DocumentError};
 
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::command_context::CommandContext;
@@ -90,6 +90,18 @@ fn run_functions(loaded: &ManifestLoadResult) -> Result<Vec<Diagnostic>, Command
 
 /// Loads the manifests of these files and folders, with all diagnostics.
 pub(super) fn load(paths: &[PathBuf]) -> Result<ManifestLoadResult, CommandError> {
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(manifests::manifest_files(path)?);
+    }
+    load_files(&files, &Document::read)
+}
+
+/// Loads these files with `read`.
+pub(super) fn load_files(
+    files: &[PathBuf],
+    read: &(dyn Fn(&Path) -> Result<Document, DocumentError> + Sync),
+) -> Result<ManifestLoadResult, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::shared_web(&Settings::default())?);
@@ -97,14 +109,9 @@ pub(super) fn load(paths: &[PathBuf]) -> Result<ManifestLoadResult, CommandError
     let undo = compose::undo_store(&CommandContext::from_environment()?, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
-    let mut files = Vec::new();
-    for path in paths {
-        files.extend(manifests::manifest_files(path)?);
-    }
     let known = |name: &str| registry.get(name).is_some();
-    let mut loaded =
-        function_workers::with_parser(|syntax| manifest::load_all(&files, &Document::read, syntax, &known))
-            .map_err(|error| failed(&error))?;
+    let mut loaded = function_workers::with_parser(|syntax| manifest::load_all(files, read, syntax, &known))
+        .map_err(|error| failed(&error))?;
     let dropped = connectors::find_unregistrable(&loaded.manifests).into_iter();
     let dropped: Vec<Diagnostic> =
         dropped.map(|(of, skipped)| of.unusable_command(&skipped.name, &skipped.why)).collect();

@@ -71,6 +71,9 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
         let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
         table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
     }
+    if let Some(lines) = suspended_text(status) {
+        table.add_row(["suspended", &lines]);
+    }
     if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);
     }
@@ -98,6 +101,20 @@ fn mode_text(text: &impl Fn(&str) -> String) -> String {
         "" => lines,
         command => lines + &format!("\nrun `{}` to leave it", escape_invisible_line(command)),
     }
+}
+
+/// Returns the suspended callers, with the reason of each and the command that ends the suspension.
+fn suspended_text(status: &Value) -> Option<String> {
+    let line = |suspended: &Value| {
+        let (id, client) =
+            (render::text_field(suspended, "id"), render::text_field(&suspended["caller"], "client"));
+        let name = if client.is_empty() { id.clone() } else { format!("{id} ({client})") };
+        let (left, reason) = (&suspended["seconds_left"], render::text_field(suspended, "reason"));
+        let alarm = paint(ERROR_STYLE, format!("{name} for {left} s: it alone caused {reason}"));
+        format!("{alarm}\nrun `sinew callers resume {id}` to let it call again")
+    };
+    let lines: Vec<String> = render::items(status, "suspended_callers").iter().map(line).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Formats the uptime in its two largest units.

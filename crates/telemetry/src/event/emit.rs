@@ -80,6 +80,13 @@ pub fn emit(event: TelemetryEvent<'_>) {
                 removed_segments, reads_refused, bytes, max_bytes
             );
         }
+        TelemetryEvent::CallerSuspended { caller, client, reason, seconds } => {
+            let client = client.unwrap_or_default();
+            tracing::event!(
+                name: "caller_suspended", target: EVENT_TARGET, Level::ERROR,
+                caller, client, reason, seconds
+            );
+        }
         TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
             let risk = risk.as_str();
             emit_call_event!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);

@@ -11,6 +11,7 @@ use grep_searcher::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use tool::path_text::path_to_text;
 use tool::{Failure, FailureKind};
 
 /// Memory limit of a compiled expression, in bytes.
@@ -97,7 +98,7 @@ impl LineQuery {
             .before_context(context)
             .after_context(context)
             .build();
-        let path = path.to_string_lossy();
+        let path = path_to_text(path.as_os_str());
         let mut found = MatchCollector {
             query: self,
             lines,

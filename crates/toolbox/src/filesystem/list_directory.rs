@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::definition::Annotations;
+use tool::path_text::path_to_text;
 use tool::result::{Truncation, TruncationUnit};
 use tool::{Category, Failure, RiskLevel, ToolOutput, ToolSpec};
 
@@ -86,7 +87,7 @@ struct DirectoryListing {
 
 #[derive(Serialize, JsonSchema)]
 struct ListedEntry {
-    /// Name or relative path; bytes that are not UTF-8 are shown as replacement characters.
+    /// Name or relative path. A byte that is not UTF-8 is one private-use character, which a path argument may contain.
     name: String,
     /// `file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`.
     kind: &'static str,
@@ -185,7 +186,7 @@ fn to_listed_entry(relative: &Path, entry: &DirectoryEntry) -> ListedEntry {
         EntryKind::Unreadable => ("unreadable", None),
     };
     ListedEntry {
-        name: relative.to_string_lossy().into_owned(),
+        name: path_to_text(relative.as_os_str()).into_owned(),
         kind,
         size: entry.size,
         modified: entry.modified.and_then(timestamp),

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::definition::Annotations;
+use tool::path_text::path_to_text;
 use tool::result::{Truncation, TruncationUnit, Usage};
 use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
@@ -271,7 +272,7 @@ impl FileSearch<'_> {
             EntryKind::Special(kind) => kind,
             EntryKind::Unreadable => "unreadable",
         };
-        let path = found.relative.to_string_lossy().into_owned();
+        let path = path_to_text(found.relative.as_os_str()).into_owned();
         let (size, modified) = (found.entry.size, found.entry.modified.and_then(timestamp));
         let named = NamedFile { path, kind, size, modified };
         if self.reserve_space(&named) {

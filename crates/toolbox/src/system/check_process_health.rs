@@ -42,7 +42,8 @@ struct Arguments {
 #[derive(Serialize, JsonSchema)]
 struct ProcessHealth {
     /// `running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was
-    /// reused; `listening` if the process that uses the port is not visible; `invalid_pid`.
+    /// reused; `listening` if the process that uses the port is not visible; `invalid_pid`; `unavailable` if the system
+    /// hides processes, so that it is not known.
     outcome: &'static str,
     /// Explanation of the outcome.
     explanation: String,
@@ -157,7 +158,19 @@ fn by_label(label: &str) -> Result<ProcessHealth, Failure> {
 }
 
 fn not_running(explanation: String) -> ProcessHealth {
-    ProcessHealth { outcome: "not_running", explanation, processes: Vec::new(), service: None }
+    not_found(explanation, platform::shows_all_processes())
+}
+
+/// Outcome if no process was found. If the system hides processes, that proves nothing.
+fn not_found(explanation: String, all_are_shown: bool) -> ProcessHealth {
+    let (outcome, explanation) = match all_are_shown {
+        true => ("not_running", explanation),
+        false => {
+            let reason = "but this system hides processes (no /proc, or hidepid), so it may be running";
+            ("unavailable", format!("{explanation}, {reason}"))
+        }
+    };
+    ProcessHealth { outcome, explanation, processes: Vec::new(), service: None }
 }
 
 fn health_of(processes: Vec<ProcessFacts>) -> ProcessHealth {
@@ -176,4 +189,17 @@ fn health_of(processes: Vec<ProcessFacts>) -> ProcessHealth {
         _ => format!("{} processes are running", processes.len()),
     };
     ProcessHealth { outcome, explanation, processes, service: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_processes_are_not_reported_as_ended() {
+        let found = |all_are_shown| not_found("no process has pid 7".to_owned(), all_are_shown);
+        assert_eq!(found(true).outcome, "not_running");
+        assert_eq!(found(false).outcome, "unavailable");
+        assert!(found(false).explanation.contains("hidepid"));
+    }
 }

@@ -9,6 +9,10 @@ mod macos;
 mod ps;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{pids_by_name, port_listeners, process_facts, query_logs, query_service};
+pub(super) use linux::{
+    pids_by_name, port_listeners, process_facts, query_logs, query_service, shows_all_processes,
+};
 #[cfg(target_os = "macos")]
-pub(super) use macos::{pids_by_name, port_listeners, process_facts, query_logs, query_service};
+pub(super) use macos::{
+    pids_by_name, port_listeners, process_facts, query_logs, query_service, shows_all_processes,
+};

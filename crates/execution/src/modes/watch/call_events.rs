@@ -9,13 +9,15 @@ use tool::{Failure, FailureKind, FaultParty, Refusal, RefusalCode, RiskLevel, To
 use super::event_counters::{CountedEvent, EffectId};
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
+use crate::suspension::EventSource;
+use crate::throttle::CallerKey;
 
 /// Refused call, as the mode rules count it.
 pub(crate) struct RefusedCall<'a> {
     pub(crate) code: RefusalCode,
     pub(crate) detail: Option<&'a str>,
     pub(crate) tool: &'a str,
-    pub(crate) connection: u64,
+    pub(crate) caller: &'a CallerKey,
     pub(crate) risk: RiskLevel,
     /// Effect that was denied.
     pub(crate) effect: EffectId,
@@ -79,7 +81,7 @@ impl RefusedCall<'_> {
     }
 
     fn source(&self) -> u64 {
-        hash(&(self.connection, self.tool))
+        hash(&(self.caller, self.tool))
     }
 }
 
@@ -145,7 +147,7 @@ impl ToolExecutionLayer {
             code: refusal.code,
             detail: refusal.detail.as_deref(),
             tool: &refusal.tool,
-            connection: call.header.caller.connection,
+            caller: &call.caller_key,
             risk: call.snapshot.risk_of(&refusal.tool),
             effect: refused_effect(
                 &call.ledger_call(&refusal.tool).tool,
@@ -153,7 +155,8 @@ impl ToolExecutionLayer {
                 &call.arguments_digest,
             ),
         };
-        refused.events().for_each(|what| self.mode_watch.count(what));
+        let source = EventSource::of(&call.caller_key, &call.header.caller);
+        refused.events().for_each(|what| self.mode_watch.count(what, source.clone()));
     }
 
     /// Counts a call that was started and has ended.
@@ -164,6 +167,8 @@ impl ToolExecutionLayer {
         end: &Result<T, Failure>,
     ) {
         let risk = call.snapshot.policy.risk_level(definition);
-        end_events(definition.name().as_str(), end, risk).for_each(|what| self.mode_watch.count(what));
+        let source = EventSource::of(&call.caller_key, &call.header.caller);
+        end_events(definition.name().as_str(), end, risk)
+            .for_each(|what| self.mode_watch.count(what, source.clone()));
     }
 }

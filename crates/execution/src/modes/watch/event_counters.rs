@@ -1,9 +1,13 @@
-//! Event counters for the mode rules: sliding windows over the last hour, with bounded memory.
+//! Event counters for the mode rules: sliding windows over the last hour, with bounded memory. Refusals are counted with
+//! their callers, so that the watch can tell what one caller caused.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use governance::files::Metric;
+
+use crate::suspension::EventSource;
+use crate::throttle::CallerKey;
 
 /// Longest window that a rule may have.
 const MAX_WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -25,7 +29,7 @@ pub(crate) enum CountedEvent {
     HighRisk,
     /// A high-risk call was refused, or timed out waiting for approval. The number identifies the denied effect.
     RefusedHighRisk(EffectId),
-    /// A call was malformed. The number is a hash of its connection and tool.
+    /// A call was malformed. The number is a hash of its caller and tool.
     Malformed(u64),
     /// The machine ran out of a resource.
     Exhaustion,
@@ -47,13 +51,31 @@ impl CountedEvent {
 /// Counted events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct EventCounters {
-    violations: SlidingWindow<EffectId>,
+    violations: SlidingWindow<SourcedEvent>,
     high_risk: SlidingWindow<()>,
-    refused_high_risk: SlidingWindow<EffectId>,
-    malformed: SlidingWindow<u64>,
+    refused_high_risk: SlidingWindow<SourcedEvent>,
+    malformed: SlidingWindow<SourcedEvent>,
     exhaustion: SlidingWindow<()>,
     ledger_pressure: SlidingWindow<()>,
     ends: SlidingWindow<CallEnd>,
+}
+
+/// Event with the caller that caused it. Events without one are the operator's own.
+#[derive(Clone, Debug)]
+struct SourcedEvent {
+    /// Hash that identifies the denied effect, or the caller and tool of a malformed call.
+    hash: u64,
+    source: Option<EventSource>,
+}
+
+impl SourcedEvent {
+    fn key(&self) -> Option<&CallerKey> {
+        self.source.as_ref().map(|source| &source.key)
+    }
+
+    fn is_same(&self, other: &SourcedEvent) -> bool {
+        self.hash == other.hash && self.key() == other.key()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +85,14 @@ enum CallEnd {
 }
 
 impl EventCounters {
-    pub(crate) fn record(&mut self, what: CountedEvent, at: Duration) {
+    /// Counts an event. `source` is the agent that caused it.
+    pub(crate) fn record(&mut self, what: CountedEvent, source: Option<EventSource>, at: Duration) {
+        let sourced = |hash| SourcedEvent { hash, source };
         match what {
-            CountedEvent::Violation(effect) => self.violations.add_distinct(at, effect),
+            CountedEvent::Violation(effect) => self.violations.add_distinct(at, sourced(effect)),
             CountedEvent::HighRisk => self.high_risk.add(at, ()),
-            CountedEvent::RefusedHighRisk(effect) => self.refused_high_risk.add_distinct(at, effect),
-            CountedEvent::Malformed(owner) => self.malformed.add(at, owner),
+            CountedEvent::RefusedHighRisk(effect) => self.refused_high_risk.add_distinct(at, sourced(effect)),
+            CountedEvent::Malformed(owner) => self.malformed.add(at, sourced(owner)),
             CountedEvent::Exhaustion => self.exhaustion.add(at, ()),
             CountedEvent::LedgerPressure => self.ledger_pressure.add(at, ()),
             CountedEvent::Ended => self.ends.add(at, CallEnd::Success),
@@ -76,17 +100,31 @@ impl EventCounters {
         }
     }
 
-    /// Value of a metric over the window that ends now. `None` if it is not a counted metric, or if there are
-    /// too few calls for a rate.
-    pub(crate) fn read(&self, metric: Metric, now: Duration, window: Duration) -> Option<f64> {
+    /// Value of a metric over the window that ends now, without the events of the `excluded` caller. `None` if it is not
+    /// a counted metric, or if there are too few calls for a rate.
+    pub(crate) fn read(
+        &self,
+        metric: Metric,
+        now: Duration,
+        window: Duration,
+        excluded: Option<&CallerKey>,
+    ) -> Option<f64> {
         let since = now.saturating_sub(window);
+        let included = |event: &&SourcedEvent| excluded.is_none() || event.key() != excluded;
+        let distinct = |events: &SlidingWindow<SourcedEvent>| {
+            let effects: HashSet<u64> =
+                events.after(since).filter(included).map(|event| event.hash).collect();
+            effects.len()
+        };
         let count = match metric {
-            Metric::PolicyViolations => self.violations.after(since).count(),
+            Metric::PolicyViolations => distinct(&self.violations),
             Metric::HighRiskCalls => self.high_risk.after(since).count(),
-            Metric::RefusedHighRiskCalls => self.refused_high_risk.after(since).count(),
+            Metric::RefusedHighRiskCalls => distinct(&self.refused_high_risk),
             Metric::ResourceExhaustion => self.exhaustion.after(since).count(),
             Metric::LedgerPressure => self.ledger_pressure.after(since).count(),
-            Metric::RepeatedValidationFailures => max_per_source(self.malformed.after(since)),
+            Metric::RepeatedValidationFailures => {
+                max_per_source(self.malformed.after(since).filter(included).map(|event| event.hash))
+            }
             Metric::ToolErrorRate => return error_rate(self.ends.after(since)),
             Metric::CpuLoadPercent
             | Metric::MemoryUsedPercent
@@ -94,6 +132,32 @@ impl EventCounters {
             | Metric::DiskUsedPercent => return None,
         };
         u32::try_from(count).ok().map(f64::from)
+    }
+
+    /// Caller that caused more than half of the events of a metric, if the metric counts refusals.
+    pub(crate) fn main_source(&self, metric: Metric, now: Duration, window: Duration) -> Option<EventSource> {
+        let events = match metric {
+            Metric::PolicyViolations => &self.violations,
+            Metric::RefusedHighRiskCalls => &self.refused_high_risk,
+            Metric::RepeatedValidationFailures => &self.malformed,
+            _ => return None,
+        };
+        let (mut all, mut by_caller) = (0_usize, HashMap::<&CallerKey, (usize, &EventSource)>::new());
+        for event in events.after(now.saturating_sub(window)) {
+            all += 1;
+            if let Some(source) = &event.source {
+                by_caller.entry(&source.key).or_insert((0, source)).0 += 1;
+            }
+        }
+        let (count, source) = by_caller.into_values().max_by_key(|(count, _)| *count)?;
+        (count * 2 > all).then(|| source.clone())
+    }
+
+    /// Drops the refusals of a caller that was suspended for them.
+    pub(crate) fn discard_refusals_of(&mut self, caller: &CallerKey) {
+        for events in [&mut self.violations, &mut self.refused_high_risk, &mut self.malformed] {
+            events.0.retain(|(_, event)| event.key() != Some(caller));
+        }
     }
 
     /// Drops events that are older than every window.
@@ -110,10 +174,10 @@ impl EventCounters {
 }
 
 /// Largest number of events from one source.
-fn max_per_source<'a>(sources: impl Iterator<Item = &'a u64>) -> usize {
+fn max_per_source(sources: impl Iterator<Item = u64>) -> usize {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for source in sources {
-        *counts.entry(*source).or_default() += 1;
+        *counts.entry(source).or_default() += 1;
     }
     counts.into_values().max().unwrap_or(0)
 }
@@ -155,16 +219,6 @@ impl<T> SlidingWindow<T> {
         }
     }
 
-    /// Adds an event that counts once however often it repeats: only its latest time is kept.
-    fn add_distinct(&mut self, at: Duration, what: T)
-    where
-        T: PartialEq,
-    {
-        let earlier = self.0.iter().position(|(_, known)| *known == what);
-        let known = earlier.and_then(|place| self.0.remove(place));
-        self.add(known.map_or(at, |(time, _)| time.max(at)), what);
-    }
-
     /// Events after `since`; an event at exactly that time has left the window.
     fn after(&self, since: Duration) -> impl Iterator<Item = &T> {
         let start = self.0.partition_point(|(time, _)| *time <= since);
@@ -175,6 +229,15 @@ impl<T> SlidingWindow<T> {
         while self.0.front().is_some_and(|(time, _)| *time <= before) {
             self.0.pop_front();
         }
+    }
+}
+
+impl SlidingWindow<SourcedEvent> {
+    /// Adds an event that counts once however often its caller repeats it: only its latest time is kept.
+    fn add_distinct(&mut self, at: Duration, what: SourcedEvent) {
+        let earlier = self.0.iter().position(|(_, known)| known.is_same(&what));
+        let known = earlier.and_then(|place| self.0.remove(place));
+        self.add(known.map_or(at, |(time, _)| time.max(at)), what);
     }
 }
 
@@ -190,9 +253,9 @@ mod tests {
     fn events_leave_a_window_with_time() {
         let mut counters = EventCounters::default();
         let mut check = |what: &[(CountedEvent, u64)], metric, now, window, expect: Option<f64>| {
-            what.iter().for_each(|(what, second)| counters.record(*what, at(*second)));
+            what.iter().for_each(|(what, second)| counters.record(*what, None, at(*second)));
             counters.discard_expired(at(now));
-            assert_eq!(counters.read(metric, at(now), at(window)), expect, "{metric:?} at {now}");
+            assert_eq!(counters.read(metric, at(now), at(window), None), expect, "{metric:?} at {now}");
         };
         let violation = CountedEvent::Violation;
         check(&[], Metric::PolicyViolations, 0, 60, Some(0.0));
@@ -215,14 +278,14 @@ mod tests {
         ] {
             let mut counters = EventCounters::default();
             for second in 0..100 {
-                counters.record(event(7), at(second));
+                counters.record(event(7), None, at(second));
             }
-            assert_eq!(counters.read(metric, at(100), at(200)), Some(1.0), "{metric:?}");
+            assert_eq!(counters.read(metric, at(100), at(200), None), Some(1.0), "{metric:?}");
             // Its last occurrence decides when it leaves the window, also if an earlier one is added late.
-            counters.record(event(7), at(50));
-            assert_eq!(counters.read(metric, at(100), at(10)), Some(1.0), "{metric:?}");
-            counters.record(event(8), at(99));
-            assert_eq!(counters.read(metric, at(100), at(200)), Some(2.0), "{metric:?}");
+            counters.record(event(7), None, at(50));
+            assert_eq!(counters.read(metric, at(100), at(10), None), Some(1.0), "{metric:?}");
+            counters.record(event(8), None, at(99));
+            assert_eq!(counters.read(metric, at(100), at(200), None), Some(2.0), "{metric:?}");
         }
     }
 
@@ -230,20 +293,20 @@ mod tests {
     fn repetition_counts_one_caller_and_tool() {
         let mut counters = EventCounters::default();
         for owner in [1, 2, 1, 3, 1, 2] {
-            counters.record(CountedEvent::Malformed(owner), at(5));
+            counters.record(CountedEvent::Malformed(owner), None, at(5));
         }
-        assert_eq!(counters.read(Metric::RepeatedValidationFailures, at(6), at(60)), Some(3.0));
+        assert_eq!(counters.read(Metric::RepeatedValidationFailures, at(6), at(60), None), Some(3.0));
     }
 
     #[test]
     fn error_rate_needs_enough_calls() {
         let mut counters = EventCounters::default();
-        let rate = |counters: &EventCounters| counters.read(Metric::ToolErrorRate, at(6), at(60));
+        let rate = |counters: &EventCounters| counters.read(Metric::ToolErrorRate, at(6), at(60), None);
         for end in [CountedEvent::Failed, CountedEvent::Failed, CountedEvent::Failed, CountedEvent::Ended] {
-            counters.record(end, at(5));
+            counters.record(end, None, at(5));
         }
         assert_eq!(rate(&counters), None, "four calls are too few");
-        counters.record(CountedEvent::Ended, at(5));
+        counters.record(CountedEvent::Ended, None, at(5));
         assert_eq!(rate(&counters), Some(60.0));
     }
 
@@ -251,8 +314,38 @@ mod tests {
     fn number_of_kept_events_is_bounded() {
         let mut counters = EventCounters::default();
         for second in 0..10_000 {
-            counters.record(CountedEvent::Malformed(second), at(1));
+            counters.record(CountedEvent::Malformed(second), None, at(1));
         }
         assert_eq!(counters.malformed.0.len(), MAX_EVENTS);
+    }
+
+    fn source(pid: i32) -> Option<EventSource> {
+        let caller = tool::Caller {
+            uid: 1,
+            pid: Some(pid),
+            endpoint: tool::CallerEndpoint::Socket,
+            connection: 1,
+            client: None,
+            session: None,
+        };
+        EventSource::of(&CallerKey::of(&caller), &std::sync::Arc::new(caller))
+    }
+
+    #[test]
+    fn refusals_are_told_apart_by_caller() {
+        let (metric, mut counters) = (Metric::PolicyViolations, EventCounters::default());
+        for effect in 0..6 {
+            counters.record(CountedEvent::Violation(effect), source(1), at(1));
+        }
+        counters.record(CountedEvent::Violation(0), source(2), at(1));
+        counters.record(CountedEvent::Violation(9), None, at(1));
+        let read = |counters: &EventCounters, excluded| counters.read(metric, at(2), at(60), excluded);
+        assert_eq!(read(&counters, None), Some(7.0), "the same effect of two callers counts once");
+        let main = counters.main_source(metric, at(2), at(60)).expect("six of eight");
+        assert_eq!(main.key, CallerKey::Process(1));
+        assert_eq!(read(&counters, Some(&main.key)), Some(2.0));
+        counters.discard_refusals_of(&main.key);
+        assert_eq!(read(&counters, None), Some(2.0));
+        assert!(counters.main_source(metric, at(2), at(60)).is_none(), "one of two is not more than half");
     }
 }

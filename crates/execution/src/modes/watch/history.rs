@@ -6,13 +6,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 use ledger::entry::{RecordedOutcome, RecordedRefusal};
 use ledger::{LedgerEntry, LedgerError, LedgerRecord, OutcomeStatus, RecordFilter};
-use tool::RiskLevel;
+use serde_json::Value;
+use tool::{Caller, RiskLevel};
 
 use super::call_events::{RefusedCall, denied_effect, failure_events, refused_effect};
 use super::{CountedEvent, RULE_CLOCK_START};
+use crate::host::host_caller_key;
 use crate::layer::ToolExecutionLayer;
 use crate::modes::mode_cell::ModeCause;
 use crate::modes::transition::is_by_operator;
+use crate::suspension::EventSource;
+use crate::throttle::CallerKey;
 
 /// Longest window of a rule.
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -41,7 +45,10 @@ impl ToolExecutionLayer {
             for record in recent.iter().rev() {
                 let at = self.rule_clock_time(record);
                 let mut counters = self.mode_watch.counters();
-                self.entry_events(&record.entry).into_iter().for_each(|what| counters.record(what, at));
+                let source = entry_source(&record.entry);
+                for what in self.entry_events(&record.entry) {
+                    counters.record(what, source.clone(), at);
+                }
             }
         }
         let changes = self.ledger.query(&RecordFilter { limit: Some(MAX_MODE_CHANGES), ..of("mode") })?;
@@ -81,7 +88,7 @@ impl ToolExecutionLayer {
             code: refused.code,
             detail: refused.detail.as_deref(),
             tool: &refused.call.tool,
-            connection: refused.call.caller.connection,
+            caller: &recorded_caller_key(&refused.call.caller, &refused.facts),
             risk: self.snapshot.load().risk_of(&refused.call.tool),
             effect: refused_effect(
                 &refused.call.tool,
@@ -106,5 +113,31 @@ impl ToolExecutionLayer {
             }
             (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
         }
+    }
+}
+
+/// Caller that caused a recorded event.
+fn entry_source(entry: &LedgerEntry) -> Option<EventSource> {
+    match entry {
+        LedgerEntry::Refusal(refused) => {
+            let caller = &refused.call.caller;
+            EventSource::of(&recorded_caller_key(caller, &refused.facts), caller)
+        }
+        LedgerEntry::Outcome(concluded) => {
+            let caller = &concluded.call.caller;
+            EventSource::of(&CallerKey::of(caller), caller)
+        }
+        _ => None,
+    }
+}
+
+/// Identity of the caller of a recorded refusal, which is that of its live call.
+fn recorded_caller_key(caller: &Caller, facts: &Value) -> CallerKey {
+    match facts.pointer("/host/name").and_then(Value::as_str) {
+        Some(host) => {
+            let session = facts.pointer("/host/session_id").and_then(Value::as_str).unwrap_or_default();
+            host_caller_key(host, session)
+        }
+        None => CallerKey::of(caller),
     }
 }

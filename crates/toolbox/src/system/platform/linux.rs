@@ -39,6 +39,12 @@ pub(in crate::system) fn process_facts(pid: i64) -> Option<ProcessFacts> {
     Some(facts)
 }
 
+/// Returns true if processes of all users are visible. The first process always exists, so if its state cannot be read,
+/// there is no `/proc` or it is mounted with `hidepid`.
+pub(in crate::system) fn shows_all_processes() -> bool {
+    std::fs::read("/proc/1/stat").is_ok()
+}
+
 /// Returns the pids of the processes with this name, at most `most`.
 pub(in crate::system) fn pids_by_name(name: &str, most: usize) -> Vec<i64> {
     let is_named = |pid: &i64| {

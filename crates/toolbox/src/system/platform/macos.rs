@@ -25,6 +25,11 @@ pub(in crate::system) fn process_facts(pid: i64) -> Option<ProcessFacts> {
     ps::parse_process(text.lines().next()?, to_utc, now_seconds())
 }
 
+/// Returns true: `ps` shows the processes of all users.
+pub(in crate::system) fn shows_all_processes() -> bool {
+    true
+}
+
 /// Returns the pids of the processes with this name, at most `most`.
 pub(in crate::system) fn pids_by_name(name: &str, most: usize) -> Vec<i64> {
     program_stdout("/bin/ps", &["-ax", "-o", "pid=,comm="])

@@ -1,0 +1,207 @@
+//! One caller cannot stop the others. Each caller here is a real process: a bridge, or the test itself.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Bridge, Client, Daemon, Home, wait_until};
+
+fn refusal(result: &Value) -> &Value {
+    &result["metadata"]["refusal"]
+}
+
+/// Runs a tool as the process of a bridge, and returns the result of the call.
+fn execute(bridge: &mut Bridge, tool: &str, arguments: &Value) -> Value {
+    bridge.request("sinew/execute", &json!({"tool_name": tool, "arguments": arguments}))["result"].clone()
+}
+
+/// Arguments of a high-risk call that the shipped policy refuses, each with an effect of its own.
+fn forbidden(home: &Home, number: usize) -> Value {
+    json!({"path": home.user_home().join(".ssh").join(number.to_string()), "content": "x"})
+}
+
+fn mode(daemon: &Daemon) -> Value {
+    daemon.control().request("control/mode.get", &json!({}))["result"]["mode"].clone()
+}
+
+#[test]
+fn refusals_of_one_client_suspend_that_client_only() {
+    let daemon = Daemon::start();
+    let (mut hostile, mut good) = (Bridge::start(daemon.home(), &[]), Bridge::start(daemon.home(), &[]));
+    hostile.handshake();
+    good.handshake();
+    let write = json!({"path": "a.txt", "content": "x"});
+    for number in 0..21 {
+        let refused = execute(&mut hostile, "write_file", &forbidden(daemon.home(), number));
+        assert_eq!(refused["success"], false, "{refused}");
+        assert_eq!(execute(&mut good, "write_file", &write)["success"], true, "after {number} refusals");
+    }
+    let suspended =
+        || daemon.home().run(&["callers", "list", "--json"]).must_exit(0).json()["suspended"].clone();
+    wait_until("the suspension", || suspended()[0]["id"].is_string());
+    assert_eq!(mode(&daemon), "NORMAL", "the others work on as before");
+    let refused = execute(&mut hostile, "write_file", &write);
+    assert_eq!(
+        (&refusal(&refused)["code"], &refusal(&refused)["detail"]),
+        (&json!("rate_limited"), &json!("caller_suspended")),
+        "{refused}"
+    );
+    assert!(refusal(&refused)["retry_after_ms"].as_u64().is_some_and(|left| left > 500_000), "{refused}");
+    assert_eq!(execute(&mut good, "write_file", &write)["success"], true);
+    assert_eq!(daemon.agent().execute("write_file", &write)["success"], true);
+
+    // The operator is told, and can end it.
+    let status = daemon.home().run(&["status"]).must_exit(0).stdout();
+    let id = suspended()[0]["id"].as_str().expect("an id").to_owned();
+    for part in [&format!("{id} (host)"), "refused_high_risk_calls", &format!("sinew callers resume {id}")] {
+        assert!(status.contains(part), "{part}: {status}");
+    }
+    let log = daemon.home().run(&["logs", "--json"]).must_exit(0).stdout();
+    assert!(log.lines().any(|line| line.contains("\"caller_suspended\"")), "{log}");
+    assert!(daemon.agent().request("control/callers.resume", &json!({"caller": id}))["error"].is_object());
+    daemon.home().run(&["callers", "resume", &id]).must_exit(0);
+    assert_eq!(execute(&mut hostile, "write_file", &write)["success"], true);
+    drop((hostile, good));
+    let notes = daemon.stop().records();
+    let notes: Vec<&str> = notes.iter().filter_map(|record| record["about"].as_str()).collect();
+    assert!(notes.contains(&"caller_suspended") && notes.contains(&"caller_resumed"), "{notes:?}");
+}
+
+#[test]
+fn refusals_of_several_clients_still_raise_the_alarm() {
+    let daemon = Daemon::start();
+    let mut clients: Vec<Bridge> = (0..3).map(|_| Bridge::start(daemon.home(), &[])).collect();
+    clients.iter_mut().for_each(Bridge::handshake);
+    for number in 0..6 {
+        execute(&mut clients[number % 3], "write_file", &forbidden(daemon.home(), number));
+    }
+    wait_until("the alarm", || mode(&daemon) == "ALERT");
+    let suspended = daemon.home().run(&["callers", "list"]).must_exit(0);
+    assert!(suspended.stderr().contains("no caller is suspended"), "{suspended}");
+}
+
+#[test]
+fn rate_limit_of_one_caller_leaves_calls_to_another() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let tools = "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    rate_limit_per_hour: 5\n";
+    home.configure("governance/tools.yaml", tools);
+    let daemon = Daemon::start_in(home);
+    let read = json!({"path": "a.txt"});
+    let done = |result: &Value| result["success"] == true;
+    let mut own = 0;
+    // Another connection is the same caller.
+    while own < 10 && done(&daemon.agent().execute("read_file", &read)) {
+        own += 1;
+    }
+    assert_eq!(own, 5);
+    let all: Vec<usize> = (0..8)
+        .map(|_| {
+            let mut other = Bridge::start(daemon.home(), &[]);
+            other.handshake();
+            (0..10).take_while(|_| done(&execute(&mut other, "read_file", &read))).count()
+        })
+        .collect();
+    assert_eq!(all[..2], [5, 5], "{all:?}");
+    assert_eq!(own + all.iter().sum::<usize>(), 20, "all callers together: {all:?}");
+}
+
+#[test]
+fn refusals_are_paced_per_caller_and_never_held_back() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let ask = |id: usize| {
+        let params = json!({"tool_name": "no_such_tool", "arguments": {}});
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params}))
+    };
+    let (mut paced, mut slowest) = (0, Duration::ZERO);
+    for round in 0..180 {
+        let begun = Instant::now();
+        agent.send((0..100).map(|n| ask(round * 100 + n)).collect::<String>().as_bytes());
+        for _ in 0..100 {
+            let reply = agent.receive().expect("an answer")["result"].clone();
+            match refusal(&reply)["code"].as_str() {
+                Some("unknown_tool") => {}
+                Some("rate_limited") => {
+                    paced += 1;
+                    assert!(refusal(&reply)["retry_after_ms"].as_u64().is_some_and(|ms| ms > 0), "{reply}");
+                    let hint = refusal(&reply)["hint"].as_str().expect("a hint");
+                    assert!(hint.contains("unknown_tool"), "the cause is not lost: {hint}");
+                }
+                _ => panic!("{reply}"),
+            }
+        }
+        slowest = slowest.max(begun.elapsed());
+    }
+    assert!(paced > 500, "{paced} of 18,000");
+    assert!(slowest < Duration::from_secs(10), "a hundred took {slowest:?}; unpaced ones would take minutes");
+    let mut other = Bridge::start(daemon.home(), &[]);
+    other.handshake();
+    let refused = execute(&mut other, "no_such_tool", &json!({}));
+    assert_eq!(refusal(&refused)["code"], "unknown_tool", "another caller is not affected: {refused}");
+}
+
+#[test]
+fn idle_connections_do_not_lock_others_out() {
+    let home = Home::initialised();
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("readable");
+    home.configure("sinew.yaml", &settings.replace("max_connections: 256", "max_connections: 12"));
+    let daemon = Daemon::start_in(home);
+    let connect = || {
+        let mut client = daemon.agent();
+        let reply = client.request("sinew/status", &json!({}));
+        (client, reply)
+    };
+    let held: Vec<(Client, Value)> = (0..12).map(|_| connect()).collect();
+    assert!(held.iter().all(|(_, reply)| reply["result"].is_object()));
+    let busy = daemon.agent().receive().expect("an answer");
+    assert_eq!(busy["error"]["data"]["code"], "busy", "{busy}");
+    // A caller that has no connection finds one, at once.
+    let mut other = Bridge::start(daemon.home(), &["--no-start"]);
+    other.handshake();
+    // And the connections that are only kept open make room.
+    wait_until("an idle connection is closed", || {
+        let mut client = daemon.agent();
+        let reply = client.try_execute("runtime_status", &json!({}));
+        reply.is_some_and(|reply| reply["result"]["success"] == true)
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn read_does_not_wait_for_long_runs_of_others() {
+    let home =
+        crate::sandbox::home("    timeout_seconds: 120\n  read_file:\n    allowed_in_modes: [NORMAL]\n");
+    home.file("a.txt", "x");
+    let daemon = Daemon::start_in(home);
+    let mut long: Vec<Bridge> = (0..4).map(|_| Bridge::start(daemon.home(), &[])).collect();
+    for bridge in &mut long {
+        bridge.handshake();
+        let params = json!({"tool_name": "run_command", "arguments": {"command": ["sleep", "60"]}});
+        for id in 100..164 {
+            let run = json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params});
+            bridge.send(&run.to_string());
+        }
+    }
+    let states = || {
+        let calls = daemon.control().request("control/calls.list", &json!({}))["result"]["calls"].clone();
+        let of = |state: &str| {
+            calls.as_array().into_iter().flatten().filter(|call| call["state"] == state).count()
+        };
+        (of("running"), of("queued"))
+    };
+    wait_until("56 of 64 slots are taken, and the rest waits", || states().0 == 56 && states().1 > 100);
+    let mut reader = daemon.agent();
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        let read = reader.execute("read_file", &json!({"path": "a.txt"}));
+        assert_eq!(read["success"], true, "{read}");
+        let id = read["metadata"]["call_id"].clone();
+        let records = daemon.home().complete_records();
+        let outcome = records.iter().rfind(|record| record["kind"] == "outcome" && record["call_id"] == id);
+        let stages = outcome.expect("a record")["facts"]["stages"].as_array().expect("stages").clone();
+        let reserve = stages.iter().find(|stage| stage["stage"] == "reserve").expect("a stage");
+        waits.push(reserve["duration_us"].as_u64().expect("a time"));
+    }
+    assert_eq!(states().0, 56, "the runs are still there");
+    assert!(waits.iter().all(|wait| *wait < 200_000), "microseconds: {waits:?}");
+}
