@@ -122,6 +122,14 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: |session| suite_tests::run(session, "campaigns::fairness"),
     },
     Campaign {
+        name: "environments",
+        promise: "the daemon serves in unusual environments, and no program runs outside a sandbox",
+        target: 9,
+        unit: "environments",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::environments"),
+    },
+    Campaign {
         name: "endurance",
         promise: "memory, descriptors and threads stay flat under load with faults",
         target: 240,
