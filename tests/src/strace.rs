@@ -59,7 +59,15 @@ impl Strace {
     pub fn stop(mut self) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
         kill(pid, Signal::SIGTERM).expect("strace is ours");
-        self.0.wait().expect("strace ends");
+        let deadline = Instant::now() + Duration::from_secs(2);
+        while self.0.try_wait().expect("ask for strace").is_none() {
+            if Instant::now() > deadline {
+                // It waits for ever to detach from a thread that waits for its vfork child, which is stopped.
+                // The kernel detaches for a tracer that is killed.
+                self.0.kill().expect("strace is ours");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! `cargo xtask soak --campaign NAME`.
 
 mod clients;
+mod environments;
 mod fairness;
 mod power;
 mod races;

@@ -128,7 +128,7 @@ mod tests {
         check("bench --only read --save", Err("cannot be used with"));
         check("bench --only all", Err("read, telemetry"));
         check("soak --minutes 0", Err("'0'"));
-        check("soak --campaign kill", Err("fuzz, kills"));
+        check("soak --campaign kill", Err("fuzz, mutants, kills"));
         check("soak --count 5", Err("--campaign <NAME>"));
         check("soak --list --save", Err("cannot be used with"));
         check("dist --target vax", Err("aarch64-apple-darwin"));

@@ -4,6 +4,7 @@
 mod campaign;
 mod crate_tests;
 mod fuzz;
+mod mutants;
 mod page;
 mod suite_tests;
 mod summary;
@@ -11,12 +12,13 @@ mod summary;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use crate::project::Profile;
 use crate::tree::Root;
 
+pub(crate) use campaign::names;
 use campaign::{CAMPAIGNS, Campaign, Session};
 pub(crate) use page::drift;
 
@@ -24,7 +26,7 @@ pub(crate) use page::drift;
 #[derive(Debug, PartialEq, Eq, Args)]
 pub(crate) struct SoakOptions {
     /// Run only this campaign
-    #[arg(long, value_name = "NAME", value_parser = campaign::names())]
+    #[arg(long, value_name = "NAME", value_parser = names())]
     campaign: Option<String>,
     /// Seed of the campaign; each run prints its own
     #[arg(long, value_name = "N")]
@@ -76,6 +78,9 @@ fn run(root: &Root, campaign: &Campaign, options: &SoakOptions) -> Result<()> {
     println!("campaign {}: {}; repeat with `{repeat}`", campaign.name, campaign.promise);
     let began = Instant::now();
     let summary = (campaign.run)(&session).with_context(|| format!("`{repeat}` found an exception"))?;
+    if summary.figure == 0 {
+        bail!("`{repeat}` counted nothing: the output above says what was left out");
+    }
     let result = summary.into_result(campaign, &session, began.elapsed())?;
     println!("{}", result.line());
     if options.save { page::save(root, &result) } else { Ok(()) }

@@ -15,6 +15,7 @@ mod lib_files;
 mod links;
 mod lints;
 mod names;
+mod promises;
 pub(crate) mod rust_source;
 mod sizes;
 mod tool_lists;
@@ -77,6 +78,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     links::check,
     lints::check,
     names::check,
+    promises::check,
     sizes::check,
     soak::drift,
     tool_lists::check,

@@ -114,8 +114,11 @@ impl NetworkTarget {
         if !url.username().is_empty() || url.password().is_some() {
             return unusable(USERINFO);
         }
-        match url.host() {
-            Some(host) => NetworkTarget::Host(normalize_host(host.to_owned())),
+        match url.host().map(|host| normalize_host(host.to_owned())) {
+            Some(host) if has_empty_label(&host) => {
+                unusable((MALFORMED, "a part of the host name is empty, as in `a..b`"))
+            }
+            Some(host) => NetworkTarget::Host(host),
             None => unusable((MALFORMED, "the URL has no host")),
         }
     }
@@ -159,10 +162,16 @@ fn strip_credentials(text: &str) -> String {
 /// Normalises a host: a name without its final dot, and an IPv4 address embedded in IPv6 as IPv4.
 fn normalize_host(host: Host<String>) -> Host<String> {
     match host {
-        Host::Domain(name) => Host::Domain(name.trim_end_matches('.').to_owned()),
+        Host::Domain(name) => Host::Domain(name.strip_suffix('.').unwrap_or(&name).to_owned()),
         Host::Ipv6(address) => mapped_ipv4(address).map_or(Host::Ipv6(address), Host::Ipv4),
         Host::Ipv4(address) => Host::Ipv4(address),
     }
+}
+
+/// Returns true for a name such as `.` or `127.0.0.1..`. No such host exists, and resolvers differ in how they
+/// read one: some drop the empty part, and what is left may be an address.
+fn has_empty_label(host: &Host<String>) -> bool {
+    matches!(host, Host::Domain(name) if name.split('.').any(str::is_empty))
 }
 
 /// Returns the IPv4 address in `::ffff:a.b.c.d` or in the well-known NAT64 prefix, `64:ff9b::a.b.c.d`.

@@ -6,7 +6,7 @@ use crate::project::Profile;
 use crate::tree::Root;
 
 use super::summary::Summary;
-use super::{crate_tests, fuzz, suite_tests};
+use super::{crate_tests, fuzz, mutants, suite_tests};
 
 /// One campaign.
 pub(crate) struct Campaign {
@@ -40,6 +40,14 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         unit: "inputs",
         guard: "",
         run: fuzz::run,
+    },
+    Campaign {
+        name: "mutants",
+        promise: "unit tests notice a changed expression in the code that decides and records",
+        target: mutants::MUTANTS,
+        unit: "mutants",
+        guard: "",
+        run: mutants::run,
     },
     Campaign {
         name: "kills",
@@ -112,6 +120,14 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         unit: "methods and calls",
         guard: "",
         run: |session| suite_tests::run(session, "campaigns::fairness"),
+    },
+    Campaign {
+        name: "environments",
+        promise: "the daemon serves in unusual environments, and no program runs outside a sandbox",
+        target: 9,
+        unit: "environments",
+        guard: "",
+        run: |session| suite_tests::run(session, "campaigns::environments"),
     },
     Campaign {
         name: "endurance",

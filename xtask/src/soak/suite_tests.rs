@@ -5,7 +5,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{self, Ended};
 use crate::project::{self, Profile};
-use crate::{node, programs, python};
 
 use super::campaign::Session;
 use super::summary::Summary;
@@ -22,11 +21,6 @@ pub(crate) fn run(session: &Session<'_>, part: &str) -> Result<Summary> {
     words.extend([part, "--", "--nocapture", "--test-threads=1"]);
     let mut tests = root.cargo(&words);
     tests.env("SINEW_BIN", binary);
-    tests.env(programs::VARIABLE, programs::prepare(root));
-    tests.envs(python::with_packages(root));
-    if let Some(folder) = node::with_packages(root) {
-        tests.env(node::VARIABLE, folder);
-    }
     tests.env("SINEW_SOAK_SEED", session.seed.to_string());
     tests.env("SINEW_SOAK_MINUTES", session.minutes.to_string());
     tests.env("SINEW_SOAK_COUNT", session.count.to_string());

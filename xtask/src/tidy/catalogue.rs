@@ -109,7 +109,7 @@ fn check_row(tree: &Tree, file: &File, row: &Row<'_>, findings: &mut Vec<Finding
 
 /// Returns true if the tree has a test of this name: the id of its binary, a space, its path. `None` if the
 /// name has another form.
-fn exists(tree: &Tree, name: &str) -> Option<bool> {
+pub(crate) fn exists(tree: &Tree, name: &str) -> Option<bool> {
     let (binary, path) = name.split_once(' ')?;
     let (package, target) = binary.split_once("::").unwrap_or((binary, ""));
     let root = match (package, target) {

@@ -120,6 +120,10 @@ fn malformed_url_is_an_invalid_argument() {
     for (url, code) in [
         ("htps//example.org", RefusalCode::InvalidArguments),
         ("https://exa mple.org", RefusalCode::InvalidArguments),
+        ("http://./", RefusalCode::InvalidArguments),
+        ("http:.:81/x", RefusalCode::InvalidArguments),
+        ("http://127.0.0.1../", RefusalCode::InvalidArguments),
+        ("http://a..b/", RefusalCode::InvalidArguments),
         ("https://user:secret@exa mple.org/?token=t", RefusalCode::InvalidArguments),
         ("ftp://example.org", RefusalCode::DomainNotAllowed),
         ("https://me:mine@example.org", RefusalCode::DomainNotAllowed),
