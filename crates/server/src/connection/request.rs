@@ -37,7 +37,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             let message =
                 format!("{most} requests of this connection are open: wait for a reply, or cancel one");
             let error = RpcError::server("busy", message).with_data("retry_after_ms", BUSY_RETRY_AFTER_MS);
-            return self.send(Some(&id), &Err(error)).await;
+            return self.send_error(Some(&id), error).await;
         }
         let ticket = match self.in_flight.register(id) {
             Ok(ticket) => ticket,
