@@ -5,6 +5,8 @@
 mod approvals;
 mod calls;
 #[cfg(target_os = "linux")]
+mod clients;
+#[cfg(target_os = "linux")]
 mod code;
 mod command_line;
 mod documents;

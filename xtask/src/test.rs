@@ -159,9 +159,7 @@ impl Suite<'_> {
         let mut tests = self.root.cargo(&words);
         tests.env(BINARY, &self.binary);
         tests.envs(python::with_packages(self.root));
-        if let Some(folder) = node::with_packages(self.root) {
-            tests.env(node::VARIABLE, folder);
-        }
+        tests.envs(node::with_packages(self.root));
         tests.env(programs::VARIABLE, programs::prepare(self.root));
         tests.env(left_out::VARIABLE, self.reports.path());
         tests

@@ -133,7 +133,9 @@ impl Client {
                 return Err(ClientError::Closed(written.err()));
             };
             match answer.get("method") {
-                Some(method) if method == PROGRESS => on_progress(answer.get("params").unwrap_or(&Value::Null)),
+                Some(method) if method == PROGRESS => {
+                    on_progress(answer.get("params").unwrap_or(&Value::Null))
+                }
                 Some(_) => {}
                 // An error without an id concerns the whole connection, and therefore this request too.
                 None if answer.get("id").is_none_or(|id| id.is_null() || *id == self.request_count) => {
