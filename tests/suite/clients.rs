@@ -56,6 +56,17 @@ fn typescript_client_compiles_and_passes_its_tests() {
 }
 
 #[test]
+fn official_sdks_pass_the_client_matrix() {
+    let Ok(clients) = std::env::var("SINEW_CLIENTS") else { return left_out("no SINEW_CLIENTS") };
+    let Ok(python) = std::env::var("SINEW_CLIENT_PYTHON") else { return left_out("no SINEW_CLIENT_PYTHON") };
+    let mut matrix = Command::new(python);
+    matrix.arg(library("matrix").join("matrix.py")).args(["--only", "SDK", "--clients", &clients]);
+    let text = output_of(matrix.arg("--sinew").arg(sinew_as_current_user().get_program()));
+    let rows = text.lines().filter(|line| line.contains(" SDK | ") && !line.contains("left out"));
+    assert_eq!(rows.count(), 4, "{text}");
+}
+
+#[test]
 fn rust_client_gets_result_progress_and_refusal() {
     let daemon = Daemon::start();
     daemon.home().file("note.md", "hello\n");

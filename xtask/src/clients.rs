@@ -68,6 +68,26 @@ const fn node(folder: &'static str, packages: &'static [&'static str]) -> Packag
     Packages { folder, registry: Registry::Node, packages }
 }
 
+/// Variable by which tests find the folder with the official SDKs.
+const VARIABLE: &str = "SINEW_CLIENTS";
+/// Clients that `cargo xtask test` runs too, and the linter that they call.
+const SDKS: [&str; 5] = ["python-sdk-1", "python-sdk-2", "typescript-sdk-1", "typescript-sdk-2", "ruff"];
+
+/// Folder with the official SDKs, with the variable by which tests find it, if they can be installed.
+pub(crate) fn with_sdks(root: &Root) -> Option<(&'static str, String)> {
+    let folder = root.path().join("target/clients");
+    let missing: Vec<&str> = ALL
+        .iter()
+        .filter(|packages| SDKS.contains(&packages.folder) && packages.install(&folder).is_err())
+        .map(|packages| packages.folder)
+        .collect();
+    if missing.is_empty() {
+        return Some((VARIABLE, folder.to_string_lossy().into_owned()));
+    }
+    println!("{} cannot be installed: tests with the official SDKs are skipped", missing.join(" and "));
+    None
+}
+
 /// Runs the matrix. Fails if a check of an installed client fails.
 pub(crate) fn command(root: &Root, options: &ClientsOptions) -> Result<()> {
     let binary = project::build_binary(root, project::Profile::Dev)?;
