@@ -7,6 +7,8 @@ mod calls;
 #[cfg(target_os = "linux")]
 mod campaigns;
 #[cfg(target_os = "linux")]
+mod clients;
+#[cfg(target_os = "linux")]
 mod code;
 mod command_line;
 #[cfg(target_os = "linux")]

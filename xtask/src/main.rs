@@ -3,6 +3,7 @@
 
 mod bench;
 mod ci;
+mod clients;
 mod conformance;
 mod dist;
 mod docs;
@@ -55,8 +56,10 @@ enum Task {
     Conformance,
     /// Check the project rules that no compiler checks
     Tidy,
-    /// Regenerate docs/tools, docs/schemas, docs/cli.md and docs/protocol.md
+    /// Regenerate docs/tools, docs/schemas, docs/cli.md, docs/protocol.md and the types of the clients
     Docs,
+    /// Run real MCP clients against the daemon and print a table of client and check
+    Clients(clients::ClientsOptions),
     /// Measure the cost of a governed call on a release build
     Bench(bench::BenchOptions),
     /// Act as the other end of a measurement
@@ -86,6 +89,7 @@ fn run(task: Task) -> Result<()> {
         Task::Ci { only } => ci::command(&root, only.as_deref()),
         Task::Tidy => tidy::command(&root),
         Task::Docs => docs::command(&root),
+        Task::Clients(options) => clients::command(&root, &options),
         Task::Bench(options) => bench::command(&root, &options),
         Task::Echo(end) => end.answer(),
         Task::Soak(options) => soak::command(&root, &options),
@@ -125,6 +129,7 @@ mod tests {
         check("answer-lines soon", Err("'soon'"));
         check("answer-lines 900 file", Err("2 values required"));
         check("bench --check --save", Err("cannot be used with"));
+        check("clients --only codex --save", Err("cannot be used with"));
         check("bench --only read --save", Err("cannot be used with"));
         check("bench --only all", Err("read, telemetry"));
         check("soak --minutes 0", Err("'0'"));

@@ -1,38 +1,68 @@
-//! npm packages that tests talk to: the official TypeScript client, the MCP Inspector, and two MCP servers.
-//! They are installed below `target/node`. If that fails, this module prints it, and those tests are left
-//! out.
+//! npm packages that tests use: the official TypeScript client, the MCP Inspector and two MCP servers; and the
+//! compiler of the TypeScript client. They are installed below `target`. If that fails, this module prints it,
+//! and those tests are left out.
 
 use std::process::Command;
 
 use crate::process;
 use crate::tree::Root;
 
-/// Variable by which tests find the folder that contains `node_modules`.
-pub(crate) const VARIABLE: &str = "SINEW_NODE";
-const PACKAGES: [&str; 4] = [
-    "@modelcontextprotocol/client@2.4.0",
-    "@modelcontextprotocol/inspector@2.12.0",
-    "@modelcontextprotocol/server-everything@2026.8.31",
-    "@modelcontextprotocol/server-filesystem@2026.8.31",
+/// Folder with npm packages.
+struct Packages {
+    /// Variable by which tests find the folder that contains `node_modules`.
+    variable: &'static str,
+    /// Name of the folder below `target`.
+    folder: &'static str,
+    packages: &'static [&'static str],
+    /// Programs that exist once all packages are installed.
+    programs: &'static [&'static str],
+}
+
+const ALL: [Packages; 2] = [
+    Packages {
+        variable: "SINEW_NODE",
+        folder: "node",
+        packages: &[
+            "@modelcontextprotocol/client@2.4.0",
+            "@modelcontextprotocol/inspector@2.12.0",
+            "@modelcontextprotocol/server-everything@2026.8.31",
+            "@modelcontextprotocol/server-filesystem@2026.8.31",
+        ],
+        programs: &["mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"],
+    },
+    Packages {
+        variable: "SINEW_CLIENT_NODE",
+        folder: "client-typescript",
+        packages: &["typescript@7.0.2", "@types/node@20.19.43"],
+        programs: &["tsc"],
+    },
 ];
-/// Programs that exist once all packages are installed.
-const PROGRAMS: [&str; 3] = ["mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"];
 const QUIETLY: [&str; 5] = ["install", "--silent", "--no-audit", "--no-fund", "--no-save"];
 
-/// Returns the folder with the packages and installs them if needed, or `None` if that fails.
-pub(crate) fn with_packages(root: &Root) -> Option<String> {
-    let folder = root.path().join("target/node");
-    let shown = folder.to_string_lossy().into_owned();
-    if PROGRAMS.iter().all(|program| folder.join("node_modules/.bin").join(program).exists()) {
-        return Some(shown);
-    }
-    let install =
-        || process::run(Command::new("npm").args(QUIETLY).arg("--prefix").arg(&folder).args(PACKAGES));
-    match std::fs::create_dir_all(&folder).map_err(Into::into).and_then(|()| install()) {
-        Ok(()) => Some(shown),
-        Err(_) => {
-            println!("npm with {} is not available: tests with it are skipped", PACKAGES.join(" and "));
-            None
+/// Folders that are found or can be installed, each with the variable by which tests find it.
+pub(crate) fn with_packages(root: &Root) -> Vec<(&'static str, String)> {
+    ALL.iter().filter_map(|packages| Some((packages.variable, packages.find(root)?))).collect()
+}
+
+impl Packages {
+    fn find(&self, root: &Root) -> Option<String> {
+        let folder = root.path().join("target").join(self.folder);
+        let shown = folder.to_string_lossy().into_owned();
+        if self.programs.iter().all(|program| folder.join("node_modules/.bin").join(program).exists()) {
+            return Some(shown);
+        }
+        let install = || {
+            process::run(Command::new("npm").args(QUIETLY).arg("--prefix").arg(&folder).args(self.packages))
+        };
+        match std::fs::create_dir_all(&folder).map_err(Into::into).and_then(|()| install()) {
+            Ok(()) => Some(shown),
+            Err(_) => {
+                println!(
+                    "npm with {} is not available: tests with it are skipped",
+                    self.packages.join(" and ")
+                );
+                None
+            }
         }
     }
 }

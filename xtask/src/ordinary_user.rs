@@ -5,6 +5,7 @@
 //! root's home. Only the test binaries change user, by cargo's target runner.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -95,24 +96,38 @@ impl OrdinaryUser {
 
     /// Copies the cargo command so that its test binaries run as this user.
     pub(crate) fn runs_tests_of(&self, cargo: &Command) -> Command {
+        let mut command = self.revealing(cargo, &[]);
+        command.env(&self.runner_variable, self.runner());
+        command
+    }
+
+    /// Copies the command so that it runs as this user.
+    pub(crate) fn runs(&self, command: &Command) -> Command {
+        self.revealing(command, &self.runner().split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Copies the command, started by the program and arguments in `starter`, with the hidden entries
+    /// reachable.
+    fn revealing(&self, copied: &Command, starter: &[&str]) -> Command {
+        let words = starter.iter().map(OsStr::new).chain([copied.get_program()]).chain(copied.get_args());
+        let mut words = words.map(OsStr::to_owned);
         let mut command = match self.hidden.is_empty() {
-            true => Command::new(cargo.get_program()),
+            true => Command::new(words.next().unwrap_or_default()),
             false => {
                 let mut command = Command::new("unshare");
                 command.args(["--mount", "--propagation", "private", "sh", "-euc", REVEAL, "sh"]);
-                command.args(&self.hidden).arg("--").arg(cargo.get_program());
+                command.args(&self.hidden).arg("--");
                 command
             }
         };
-        command.args(cargo.get_args());
-        command.current_dir(cargo.get_current_dir().unwrap_or(Path::new(".")));
-        for (name, value) in cargo.get_envs() {
+        command.args(words);
+        command.current_dir(copied.get_current_dir().unwrap_or(Path::new(".")));
+        for (name, value) in copied.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.env(&self.runner_variable, self.runner());
         command
     }
 
@@ -197,5 +212,12 @@ mod tests {
         assert!(shown.ends_with("TMPDIR=/tmp CARGO_HOME=/c RUSTUP_HOME=/r' cargo nextest run"), "{shown}");
         let shown = process::shown(&user(&["/closed/.cargo", "/closed/b"]).runs_tests_of(&cargo));
         assert!(shown.ends_with("sh /closed/.cargo /closed/b -- cargo nextest run"), "{shown}");
+        let mut python = Command::new("python3");
+        python.arg("a.py");
+        let shown = process::shown(&user(&[]).runs(&python));
+        assert!(
+            shown.starts_with("setpriv --reuid=sinew-tests ") && shown.ends_with(" python3 a.py"),
+            "{shown}"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Python interpreters with the packages that tests use: `jsonschema`, the second validator that the
-//! guardrail is compared with; `mcp`, the official library; and version 1 of `mcp`, which has WebSocket
-//! servers. Each is found, or installed below `target`. If neither works, this module prints it, and those
+//! guardrail is compared with; `mcp`, the official library; version 1 of `mcp`, which has WebSocket servers;
+//! and the checkers and frameworks that the Python client is tested with. Each is found, or installed below `target`. If neither works, this module prints it, and those
 //! tests are left out.
 
 use std::process::Command;
@@ -19,7 +19,7 @@ struct Python {
     proof: &'static str,
 }
 
-const ALL: [Python; 2] = [
+const ALL: [Python; 3] = [
     Python {
         variable: "SINEW_PYTHON",
         folder: "python",
@@ -31,6 +31,19 @@ const ALL: [Python; 2] = [
         folder: "python-sockets",
         packages: &["mcp[ws]==1.30.0"],
         proof: "import mcp.server.websocket, uvicorn, websockets",
+    },
+    Python {
+        variable: "SINEW_CLIENT_PYTHON",
+        folder: "client-python",
+        packages: &[
+            "mypy==2.4.1",
+            "pytest==9.2.0",
+            "opentelemetry-sdk==1.45.2",
+            "pydantic-ai-slim==2.66.0",
+            "langchain-core==1.7.2",
+            "openai-agents==0.24.0",
+        ],
+        proof: "import mypy, pytest, opentelemetry.sdk.trace, pydantic_ai, langchain_core.tools, agents",
     },
 ];
 

@@ -11,7 +11,7 @@ use crate::left_out::{self, Reports};
 use crate::ordinary_user::OrdinaryUser;
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{conformance, node, programs, project, python, tidy::rust_source};
+use crate::{clients, conformance, node, programs, project, python, tidy::rust_source};
 
 /// Variable by which tests that run the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -160,9 +160,8 @@ impl Suite<'_> {
         tests.env(BINARY, &self.binary);
         tests.envs(python::with_packages(self.root));
         tests.envs(conformance::installed(self.root).map(|folder| (conformance::VARIABLE, folder)));
-        if let Some(folder) = node::with_packages(self.root) {
-            tests.env(node::VARIABLE, folder);
-        }
+        tests.envs(node::with_packages(self.root));
+        tests.envs(clients::with_sdks(self.root));
         tests.env(programs::VARIABLE, programs::prepare(self.root));
         tests.env(left_out::VARIABLE, self.reports.path());
         tests

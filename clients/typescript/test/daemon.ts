@@ -33,7 +33,8 @@ export class Daemon {
 
   async start(): Promise<void> {
     const log = openSync(join(this.folder, "serve.log"), "a");
-    this.#process = spawn(this.#binary, ["serve"], { env: this.environment, cwd: "/", stdio: ["ignore", log, log] });
+    const words = process.getuid?.() === 0 ? ["serve", "--allow-root"] : ["serve"];
+    this.#process = spawn(this.#binary, words, { env: this.environment, cwd: "/", stdio: ["ignore", log, log] });
     closeSync(log);
     for (const deadline = Date.now() + 30_000; ; ) {
       try {
