@@ -11,7 +11,7 @@ use registry::{RecordedPermit, Tool};
 use telemetry::metrics::Gauge;
 use telemetry::{SpanNote, Stage};
 use tool::result::SandboxTier;
-use tool::{Failure, FailureKind, ToolOutput, canonical};
+use tool::{Category, Failure, FailureKind, ToolOutput, canonical};
 
 use crate::call::PipelineCall;
 use crate::calls::StoppedBy;
@@ -23,7 +23,9 @@ use crate::sessions;
 use crate::slots::Slot;
 
 /// Delay before a transient failure is retried.
-const RETRY_DELAY: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Longest pause that a peer may ask for before a retry. The caller decides about longer ones.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Extra time for the launcher to kill a command that timed out and to report how it ended. It normally takes
 /// a twentieth of that.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(2);
@@ -89,11 +91,12 @@ pub(crate) async fn run(
     }
 }
 
-/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence.
+/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence: the
+/// deadline of the call can end the second attempt, although a fault of the network used up the time.
 fn with_first_cause(mut last: Failure, first: Result<BoundedOutput, Failure>) -> Failure {
-    if let Err(first) = first
-        && first.message != last.message
-    {
+    let Err(first) = first else { return last };
+    last.is_network_fault |= last.kind == FailureKind::TimedOut;
+    if first.message != last.message {
         last.message = format!("{}; the first attempt failed: {}", last.message, first.message);
     }
     last
@@ -114,15 +117,16 @@ impl OrderRunner<'_> {
     /// Returns the delay before a retry, or `None` if there must not be one. A call is retried once, only
     /// after a transient failure of an idempotent tool, and only while its time lasts.
     fn retry_delay(&self, end: &Result<BoundedOutput, Failure>) -> Option<Duration> {
-        let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
+        let failure = end.as_ref().err().filter(|failure| failure.is_transient())?;
         let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
         let left = self.until.saturating_duration_since(Instant::now());
-        let allowed = passing
-            && repeatable
-            && left > RETRY_DELAY
+        let delay = failure.retry_after.unwrap_or_default().max(RETRY_DELAY);
+        let allowed = repeatable
+            && delay <= MAX_RETRY_DELAY
+            && left > delay
             && self.call.stopped_by().is_none()
             && !self.layer.has_changed_since(self.call);
-        allowed.then_some(RETRY_DELAY)
+        allowed.then_some(delay)
     }
 
     async fn attempt(&self, limit: Duration) -> Result<BoundedOutput, Failure> {
@@ -152,8 +156,12 @@ impl OrderRunner<'_> {
             TaskWait::Finished(Err(_cancelled)) => Err(crashed("was cancelled")),
             TaskWait::TimedOut => {
                 let message = format!("{} timed out after {:.1} s", self.call.tool_name, limit.as_secs_f64());
-                Err(Failure::new(FailureKind::TimedOut, message)
-                    .with_hint("its effect may still happen: check before trying again"))
+                let category = self.order.value().call().definition().category();
+                let failure = match *category == Category::NETWORK {
+                    true => Failure::network_timeout(message),
+                    false => Failure::new(FailureKind::TimedOut, message),
+                };
+                Err(failure.with_hint("its effect may still happen: check before trying again"))
             }
             TaskWait::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
         }

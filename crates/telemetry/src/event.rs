@@ -8,7 +8,7 @@ mod emit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
-use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
+use tool::{CallId, FailureKind, FaultParty, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
 
 use crate::settings::TelemetrySettings;
 
@@ -101,6 +101,8 @@ pub enum TelemetryEvent<'a> {
         call: CallContext<'a>,
         /// Kind of failure.
         kind: FailureKind,
+        /// Party responsible for the failure.
+        fault: FaultParty,
         /// Message of the failure.
         error: &'a str,
         /// Time since the first byte of the request, in milliseconds.

@@ -102,8 +102,9 @@ fn failed(
     metadata: ResultMetadata,
 ) -> ToolResult {
     layer.tally.failed.fetch_add(1, Ordering::Relaxed);
-    let (kind, error, latency_ms) = (failure.kind, failure.message.as_str(), call.latency_ms());
-    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
+    let (kind, fault, error) = (failure.kind, failure.fault(), failure.message.as_str());
+    let latency_ms = call.latency_ms();
+    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, fault, error, latency_ms });
     ToolResult::failed(name, failure, metadata, latency_ms)
 }
 

@@ -30,8 +30,8 @@ pub fn emit(event: TelemetryEvent<'_>) {
         TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes } => {
             emit_call_event!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
         }
-        TelemetryEvent::ToolCallFailed { call, kind, error, latency_ms } => {
-            let (kind, fault, retryable) = (kind.as_str(), fault_name(kind.fault()), kind.is_retryable());
+        TelemetryEvent::ToolCallFailed { call, kind, fault, error, latency_ms } => {
+            let (kind, fault, retryable) = (kind.as_str(), fault_name(fault), kind.is_retryable());
             emit_call_event!(
                 Level::WARN,
                 "tool_call_failed",

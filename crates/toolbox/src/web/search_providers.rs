@@ -8,6 +8,7 @@ mod request_pacing;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tool::CallId;
 use web_content::{SearchEngine, WebSearchHit};
 
 use super::options::ProviderOptions;
@@ -59,28 +60,25 @@ impl ProviderChain {
 
 impl ProviderSlot {
     /// Reserves the next request time, or returns why the provider is paused.
-    pub(super) fn reserve_request(&self, now: Instant) -> Result<Instant, ProviderAttempt> {
+    pub(super) fn reserve_request(&self, call: CallId, now: Instant) -> Result<Instant, ProviderAttempt> {
         let mut interval = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
-        interval.reserve_request(now).map_err(|(outcome, left)| ProviderAttempt {
+        interval.reserve_request(call, now).map_err(|(outcome, left)| ProviderAttempt {
             provider: engine_name(self.provider.engine),
             outcome,
             detail: Some("not queried: it is paused after an earlier failure".to_owned()),
             retry_after_seconds: Some(left.as_secs().max(1)),
+            is_transient: false,
         })
     }
 
-    /// Records an outcome and returns how long the provider is paused.
+    /// Records the outcome of a call and returns how long the provider is paused.
     pub(super) fn record_outcome(
         &self,
-        outcome: ProviderOutcome,
-        requested_pause: Option<Duration>,
+        call: CallId,
+        outcome: (ProviderOutcome, Option<Duration>),
         now: Instant,
     ) -> Option<Duration> {
-        self.pacing.lock().unwrap_or_else(PoisonError::into_inner).record_outcome(
-            outcome,
-            requested_pause,
-            now,
-        )
+        self.pacing.lock().unwrap_or_else(PoisonError::into_inner).record_outcome(call, outcome, now)
     }
 }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::result::{SandboxTier, Usage};
-use tool::{Failure, FailureKind, Refusal, ToolOutput};
+use tool::{CallId, Failure, FailureKind, Refusal, ToolOutput};
 use web_content::WebSearchHit;
 
 use super::search_providers::{
@@ -129,7 +129,7 @@ impl ToolExecutor for WebSearch {
                     SandboxTier::None,
                 );
             }
-            let search_run = query_providers(&web.state, &sandbox, permit, &arguments).await?;
+            let search_run = query_providers(&web.state, &sandbox, &order, &arguments).await?;
             let answered = Arc::new(search_run.answer);
             let result = to_output(to_search_output(&answered, false), search_run.usage, search_run.tier);
             cache.put(key, answered, Instant::now());
@@ -149,9 +149,10 @@ struct SearchRun {
 async fn query_providers(
     state: &WebState,
     sandbox: &Sandbox,
-    permit: &Permit,
+    order: &RecordedPermit,
     arguments: &Arguments,
 ) -> Result<SearchRun, Failure> {
+    let (permit, call) = (order.value(), order.call_id());
     let search = SearchRequest {
         query: &arguments.query,
         max_results: arguments.max_results,
@@ -165,9 +166,11 @@ async fn query_providers(
     let end = Instant::now() + permit.timeout().mul_f64(0.9);
     let (mut tried, mut closed) = (Vec::new(), Vec::new());
     for link in state.search_providers.entries() {
-        let answer = match wait_for_request_slot(link, end).await {
+        let answer = match wait_for_request_slot(link, call, end).await {
             Ok(()) => {
-                let deadline = end.min(Instant::now() + PROVIDER_TIMEOUT);
+                // Half of the time is left for the next provider, or for the retry of the last one.
+                let now = Instant::now();
+                let deadline = now + PROVIDER_TIMEOUT.min(end.saturating_duration_since(now) / 2);
                 query_provider(state, sandbox, permit, link, search, deadline).await?
             }
             Err(attempt) => {
@@ -182,14 +185,18 @@ async fn query_providers(
                 closed.push(Refusal::clone(refusal));
                 None
             }
-            None => link.record_outcome(answer.outcome, answer.retry_after, Instant::now()),
+            None => link.record_outcome(call, (answer.outcome, answer.retry_after), Instant::now()),
         };
         let retry_after_seconds = pause.map(|pause| pause.as_secs());
+        let is_transient = answer.outcome == ProviderOutcome::Unreachable
+            && answer.refusal.is_none()
+            && answer.retry_after.is_none();
         tried.push(ProviderAttempt {
             provider,
             outcome: answer.outcome,
             detail: answer.detail,
             retry_after_seconds,
+            is_transient,
         });
         if matches!(answer.outcome, ProviderOutcome::Ok | ProviderOutcome::Empty) {
             let (engine, url) = (link.provider.engine, link.provider.url.clone());
@@ -205,8 +212,12 @@ async fn query_providers(
 }
 
 /// Waits until a provider may be queried.
-async fn wait_for_request_slot(link: &ProviderSlot, end: Instant) -> Result<(), ProviderAttempt> {
-    let turn = link.reserve_request(Instant::now())?;
+async fn wait_for_request_slot(
+    link: &ProviderSlot,
+    call: CallId,
+    end: Instant,
+) -> Result<(), ProviderAttempt> {
+    let turn = link.reserve_request(call, Instant::now())?;
     tokio::time::sleep_until(turn.min(end).into()).await;
     Ok(())
 }
@@ -218,15 +229,25 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
     {
         return Failure::denied(Box::new(refusal));
     }
-    let outcomes: Vec<String> =
-        tried.iter().map(|attempt| format!("{} {}", attempt.provider, attempt.outcome.as_str())).collect();
+    let describe = |attempt: &ProviderAttempt| {
+        let detail = attempt.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        format!("{} {}{detail}", attempt.provider, attempt.outcome.as_str())
+    };
+    let outcomes: Vec<String> = tried.iter().map(describe).collect();
     let message = match outcomes.is_empty() {
         true => "no search provider is configured: `web.search.providers` in sinew.yaml is empty".to_owned(),
         false => format!("no search provider answered: {}", outcomes.join(", ")),
     };
-    let is_passing = tried.iter().all(|attempt| attempt.outcome == ProviderOutcome::Unreachable);
-    let kind = if is_passing && !tried.is_empty() { FailureKind::Transient } else { FailureKind::Unreadable };
     let soonest = tried.iter().filter_map(|attempt| attempt.retry_after_seconds).min();
+    let is_unreachable = |attempt: &ProviderAttempt| {
+        attempt.outcome == ProviderOutcome::Unreachable && attempt.retry_after_seconds.is_some()
+    };
+    let kind = match tried.iter().any(is_unreachable) {
+        true => FailureKind::Transient,
+        false => FailureKind::Unreadable,
+    };
+    let can_retry_now = tried.iter().any(|attempt| attempt.is_transient);
+    let retry_after = soonest.filter(|_| !can_retry_now).map(Duration::from_secs);
     let hint = match soonest {
         Some(seconds) => format!(
             "this does not mean that there are no results; try again in {seconds} s, or add a provider to \
@@ -244,7 +265,8 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
         untrusted: true,
         notice: UNTRUSTED_NOTICE,
     };
-    Failure { output: serde_json::to_value(output).ok(), ..Failure::new(kind, message).with_hint(hint) }
+    let output = serde_json::to_value(output).ok();
+    Failure { output, retry_after, ..Failure::new(kind, message).with_hint(hint) }
 }
 
 fn to_search_output(answered: &SearchAnswer, cached: bool) -> WebSearchOutput {
