@@ -22,7 +22,7 @@ use tool::ToolDefinition;
 pub use arguments::HostArgument;
 pub use directory_contents::RecursiveListing;
 pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
-pub use review::{Advice, HostCallOutcome, secrets_advice};
+pub use review::{Advice, HostCallOutcome, joined, reported_error, secrets_advice};
 pub use unrecorded_judge::HostJudge;
 
 /// Answer to the host for a permitted call.

@@ -201,13 +201,12 @@ async fn finished_host_calls_get_advice() {
     let layer = layer(folder.path(), "");
     let review = async |review| layer.review_host_call("other", review).await.unwrap();
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let advice = review(HostCallOutcome::Succeeded(json!({"file": [{"content": format!("x {secret}")}]})))
-        .await
-        .unwrap();
+    let advice =
+        review(returned("Read", json!({"file": [{"content": format!("x {secret}")}]}))).await.unwrap();
     assert!(advice.contains("github_token") && !advice.contains(&secret), "{advice}");
-    let in_a_key = HostCallOutcome::Succeeded(json!({"env": {secret.as_str(): true}}));
+    let in_a_key = returned("Read", json!({"env": {secret.as_str(): true}}));
     assert!(review(in_a_key).await.unwrap().contains("github_token"));
-    assert_eq!(review(HostCallOutcome::Succeeded(json!(["token = 5", 5, null]))).await, None);
+    assert_eq!(review(returned("Read", json!(["token = 5", 5, null]))).await, None);
     let failed =
         |tool: &str, error: &str| HostCallOutcome::Failed { tool: tool.to_owned(), error: error.to_owned() };
     let missing = "InputValidationError: The required parameter `path` is missing";
