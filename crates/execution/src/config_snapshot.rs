@@ -77,8 +77,7 @@ impl ConfigSnapshot {
         owner: CacheScope<'_>,
         is_meant: impl Fn(&ToolDefinition) -> bool,
     ) {
-        let meant = self.registry.definitions().filter(|definition| is_meant(definition));
-        for tool in meant.filter_map(|definition| self.registry.get(definition.name().as_str())) {
+        for tool in self.registry.all_versions().filter(|tool| is_meant(tool.definition())) {
             tool.executor().release(owner);
         }
     }

@@ -119,7 +119,7 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+    let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
     Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys })

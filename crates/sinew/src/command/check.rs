@@ -75,7 +75,8 @@ fn check_with_manifest_tools(
     match loaded {
         Ok(policy) => {
             let policy = policy.with_isolation(compose::detect_isolation());
-            let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+            let policy =
+                policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
             let workspaces = existing_workspaces(&settings);
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);

@@ -54,7 +54,7 @@ pub(crate) fn test_layer(
             super::load_policy(setting, super::detect_isolation)?
         }
     };
-    let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+    let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     super::check_policy(&policy, &registry, &hosts)?;
     let curated = super::load_curated_map(setting, &registry)?;
     Sandbox::of_this_process().set_output_dir(&state.join("output"));
