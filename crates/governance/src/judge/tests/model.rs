@@ -109,7 +109,7 @@ fn denial_code(
             if let Some(code) = forbids(plan, entry, folder, path.writes) {
                 return Some(code);
             }
-            if !is_allowed(entry, folder, path.writes) {
+            if !is_creatable(entry, folder) {
                 return Some("path_not_allowed");
             }
         }
