@@ -38,6 +38,8 @@ pub struct Settings {
     pub reload: ReloadMode,
     /// Limits of connections.
     pub limits: ConnectionLimits,
+    /// Line of `max_line_bytes` in the settings file, if it is there.
+    pub max_line_bytes_line: Option<u64>,
     /// Retention and availability settings of the ledger.
     pub ledger: LedgerSettings,
     /// Settings of the web tools.
@@ -83,7 +85,7 @@ pub struct ConnectionLimits {
 impl Default for ConnectionLimits {
     fn default() -> Self {
         ConnectionLimits {
-            max_line_bytes: 4 * 1024 * 1024,
+            max_line_bytes: 16 * 1024 * 1024,
             max_connections: 256,
             max_in_flight: 64,
             drain_timeout: Duration::from_secs(10),
@@ -122,6 +124,7 @@ impl Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
             reload: file.reload,
             limits: check_limits(document, &file.limits)?,
+            max_line_bytes_line: file.limits.max_line_bytes.as_ref().map(|number| number.line),
             ledger: retention::check_ledger(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
             keys: keys::check(document, &file.keys, user_home)?,

@@ -93,6 +93,11 @@ fn build_snapshot(
     let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     check_policy(&policy, &registry, &hosts)?;
+    let file = setting.home().settings_file().display().to_string();
+    let definitions = registry.definitions().map(AsRef::as_ref);
+    for warning in message_limit::check(settings, &file, &policy, definitions) {
+        print_warning(format!("warning: {warning}"));
+    }
     let curated = load_curated_map(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {

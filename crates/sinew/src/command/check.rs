@@ -18,6 +18,7 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
+use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
@@ -80,6 +81,9 @@ fn check_with_manifest_tools(
             let workspaces = existing_workspaces(&settings);
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);
+            let file = setting.home().settings_file().display().to_string();
+            let definitions = registry.definitions().map(AsRef::as_ref);
+            report.warnings.extend(message_limit::check(&settings, &file, &policy, definitions));
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }

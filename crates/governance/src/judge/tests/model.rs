@@ -10,7 +10,7 @@ mod plan;
 use tool::Mode;
 
 use self::external_targets::{refuses_commands, refuses_host};
-use self::paths::{NameMatches, forbids, is_allowed};
+use self::paths::{NameMatches, forbids, is_allowed, is_creatable};
 pub(super) use self::paths::{PathNames, path_names};
 pub(super) use self::plan::{
     CallPlan, HostZone, ModePlan, PathPlan, PolicyPlan, TOOLS, ToolPlan, ToolTraits, UrlCase,
