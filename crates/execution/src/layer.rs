@@ -31,6 +31,7 @@ use crate::pipeline::{self, PipelineHalt};
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
 use crate::response_padding::RefusalThrottle;
+use crate::result_cache::ResultCache;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::FairSlots;
@@ -71,6 +72,7 @@ pub struct ToolExecutionLayer {
     pub(crate) refusal_throttle: RefusalThrottle,
     pub(crate) throttle: Throttle,
     pub(crate) bookkeeping: Bookkeeping,
+    pub(crate) result_cache: ResultCache,
     pub(crate) unrecorded_mode_changes: UnrecordedModeChanges,
     /// Version of the mode and the rules. Waiting calls are judged again when it changes.
     pub(crate) policy_changes: tokio::sync::watch::Sender<u64>,
@@ -112,6 +114,7 @@ impl ToolExecutionLayer {
             refusal_throttle: RefusalThrottle::default(),
             throttle: Throttle::default(),
             bookkeeping,
+            result_cache: ResultCache::default(),
             unrecorded_mode_changes: UnrecordedModeChanges::default(),
             policy_changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),

@@ -23,6 +23,7 @@ mod recorder;
 pub mod reload;
 mod repair;
 mod response_padding;
+mod result_cache;
 mod run;
 #[cfg(test)]
 #[path = "../../approvals/src/schedule_rng.rs"]

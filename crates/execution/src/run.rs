@@ -18,6 +18,7 @@ use crate::calls::StoppedBy;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt, RunReservation};
 use crate::recorder;
+use crate::result_cache::ResultKey;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::Slot;
@@ -64,6 +65,11 @@ pub(crate) async fn run(
         let arguments = order.value().call().arguments().clone();
         return Err(PipelineHalt::Rejudge(arguments, call.approval_ref.clone()));
     }
+    let key = ResultKey::of(call, tool, order.value());
+    if let Some((from, result)) = key.as_ref().and_then(|key| layer.result_cache.get(key)) {
+        recorder::announce_start(call, order);
+        return Ok(ExecutionEnd::Cached { from, result });
+    }
     if let Err(failure) = sessions::charge(call, order.value().call().definition().name()) {
         give_up();
         return Ok(ExecutionEnd::NotStarted(failure));
@@ -72,23 +78,11 @@ pub(crate) async fn run(
     let _timing = call.span.stage(Stage::Run);
     let running =
         OrderRunner { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
-    let first = running.attempt(limit).await;
-    match running.retry_delay(&first) {
-        Some(pause) => {
-            let _ = call.unless_stopped(tokio::time::sleep(pause)).await;
-            if let Some(by) = call.stopped_by() {
-                let end = Err(by.failure(&call.tool_name, layer.mode()));
-                return Ok(ExecutionEnd::Ran { result: end, attempts: 1 });
-            }
-            let left = running.until.saturating_duration_since(Instant::now());
-            let second = running.attempt(left).await;
-            Ok(ExecutionEnd::Ran {
-                result: second.map_err(|last| with_first_cause(last, first)),
-                attempts: 2,
-            })
-        }
-        None => Ok(ExecutionEnd::Ran { result: first, attempts: 1 }),
+    let (result, attempts) = running.run_with_retry(limit).await;
+    if let (Some(key), Ok(result)) = (key, &result) {
+        layer.result_cache.put(key, order, result);
     }
+    Ok(ExecutionEnd::Ran { result, attempts })
 }
 
 /// Adds the cause of the first attempt to the failure of the second, which may only be its consequence: the
@@ -114,6 +108,19 @@ struct OrderRunner<'a> {
 }
 
 impl OrderRunner<'_> {
+    /// Runs the tool, and once more after a transient failure. Returns the number of attempts.
+    async fn run_with_retry(&self, limit: Duration) -> (Result<BoundedOutput, Failure>, u32) {
+        let first = self.attempt(limit).await;
+        let Some(pause) = self.retry_delay(&first) else { return (first, 1) };
+        let _ = self.call.unless_stopped(tokio::time::sleep(pause)).await;
+        if let Some(by) = self.call.stopped_by() {
+            return (Err(by.failure(&self.call.tool_name, self.layer.mode())), 1);
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        let second = self.attempt(left).await;
+        (second.map_err(|last| with_first_cause(last, first)), 2)
+    }
+
     /// Returns the delay before a retry, or `None` if there must not be one. A call is retried once, only
     /// after a transient failure of an idempotent tool, and only while its time lasts.
     fn retry_delay(&self, end: &Result<BoundedOutput, Failure>) -> Option<Duration> {

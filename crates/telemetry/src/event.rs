@@ -94,6 +94,8 @@ pub enum TelemetryEvent<'a> {
         latency_ms: f64,
         /// Size of the output in bytes.
         output_bytes: u64,
+        /// True if the result of an earlier call was returned and the tool did not run.
+        cached: bool,
     },
     /// The tool did not start or did not complete.
     ToolCallFailed {

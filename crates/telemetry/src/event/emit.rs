@@ -27,8 +27,8 @@ pub fn emit(event: TelemetryEvent<'_>) {
             let arguments = captured.as_deref();
             emit_call_event!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
         }
-        TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes } => {
-            emit_call_event!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
+        TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached } => {
+            emit_call_event!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes, cached);
         }
         TelemetryEvent::ToolCallFailed { call, kind, fault, error, latency_ms } => {
             let (kind, fault, retryable) = (kind.as_str(), fault_name(fault), kind.is_retryable());

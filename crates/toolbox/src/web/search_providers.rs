@@ -9,22 +9,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tool::CallId;
-use web_content::{SearchEngine, WebSearchHit};
+use web_content::SearchEngine;
 
 use super::options::ProviderOptions;
-use super::ttl_cache::TtlCache;
 
 pub(super) use provider_outcome::{ProviderAttempt, ProviderOutcome};
 pub(super) use provider_query::{RecencyRange, SearchRequest, query_provider};
 use request_pacing::RequestPacing;
 
-/// Number of cached results.
-const CACHE_ENTRIES: usize = 64;
-
 /// Search providers in order, with the state of each.
 pub(super) struct ProviderChain {
     entries: Vec<ProviderSlot>,
-    pub(super) cache: TtlCache<SearchAnswer>,
 }
 
 /// Search provider and its rate state.
@@ -33,24 +28,13 @@ pub(super) struct ProviderSlot {
     pacing: Mutex<RequestPacing>,
 }
 
-/// Successful search.
-pub(super) struct SearchAnswer {
-    pub(super) engine: SearchEngine,
-    pub(super) url: String,
-    pub(super) hits: Vec<WebSearchHit>,
-    pub(super) tried: Vec<ProviderAttempt>,
-}
-
 impl ProviderChain {
-    pub(super) fn new(providers: Vec<ProviderOptions>, fresh_for: Duration) -> Self {
+    pub(super) fn new(providers: Vec<ProviderOptions>) -> Self {
         let link = |provider: ProviderOptions| ProviderSlot {
             pacing: Mutex::new(RequestPacing::for_engine(provider.engine)),
             provider,
         };
-        ProviderChain {
-            entries: providers.into_iter().map(link).collect(),
-            cache: TtlCache::new(fresh_for, CACHE_ENTRIES),
-        }
+        ProviderChain { entries: providers.into_iter().map(link).collect() }
     }
 
     pub(super) fn entries(&self) -> &[ProviderSlot] {

@@ -9,13 +9,11 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::result::{SandboxTier, Usage};
 use tool::{CallId, Failure, FailureKind, Refusal, ToolOutput};
 use web_content::WebSearchHit;
 
 use super::search_providers::{
-    ProviderAttempt, ProviderOutcome, ProviderSlot, RecencyRange, SearchAnswer, SearchRequest, engine_name,
-    query_provider,
+    ProviderAttempt, ProviderOutcome, ProviderSlot, RecencyRange, SearchRequest, engine_name, query_provider,
 };
 use super::{UNTRUSTED_NOTICE, WebAccess, WebState};
 use crate::tool_registration::{ToolRegistration, TypedOutput};
@@ -63,8 +61,6 @@ struct WebSearchOutput {
     results: Vec<SearchHit>,
     /// Providers that were tried, in order.
     tried: Vec<ProviderAttempt>,
-    /// True if this is the cached result of an earlier identical search.
-    cached: bool,
     /// Always true: the content is from an external source.
     untrusted: bool,
     /// Notice about untrusted content.
@@ -115,34 +111,10 @@ impl ToolExecutor for WebSearch {
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
-            let permit = order.value();
-            let arguments: Arguments = permit.call().typed()?;
-            let key = format!("{} {:?} {}", arguments.max_results, arguments.time_range, arguments.query);
-            let cache = &web.state.search_providers.cache;
-            let cached_answer = cache
-                .get(&key, Instant::now())
-                .filter(|cached_answer| permit.may_reach_service(&cached_answer.url).is_ok());
-            if let Some(cached_answer) = cached_answer {
-                return to_output(
-                    to_search_output(&cached_answer, true),
-                    Usage::default(),
-                    SandboxTier::None,
-                );
-            }
-            let search_run = query_providers(&web.state, &sandbox, &order, &arguments).await?;
-            let answered = Arc::new(search_run.answer);
-            let result = to_output(to_search_output(&answered, false), search_run.usage, search_run.tier);
-            cache.put(key, answered, Instant::now());
-            result
+            let arguments: Arguments = order.value().call().typed()?;
+            query_providers(&web.state, &sandbox, &order, &arguments).await
         })
     }
-}
-
-/// Successful search and the resources it used.
-struct SearchRun {
-    answer: SearchAnswer,
-    usage: Usage,
-    tier: SandboxTier,
 }
 
 /// Queries one provider after the other until one answers.
@@ -151,7 +123,7 @@ async fn query_providers(
     sandbox: &Sandbox,
     order: &RecordedPermit,
     arguments: &Arguments,
-) -> Result<SearchRun, Failure> {
+) -> Result<ToolOutput, Failure> {
     let (permit, call) = (order.value(), order.call_id());
     let search = SearchRequest {
         query: &arguments.query,
@@ -199,13 +171,10 @@ async fn query_providers(
             is_transient,
         });
         if matches!(answer.outcome, ProviderOutcome::Ok | ProviderOutcome::Empty) {
-            let (engine, url) = (link.provider.engine, link.provider.url.clone());
-            let (usage, tier) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
-            return Ok(SearchRun {
-                answer: SearchAnswer { engine, url, hits: answer.hits, tried },
-                usage,
-                tier,
-            });
+            let (usage, sandbox) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
+            let value = to_search_output(provider, answer.hits, tried);
+            let metadata = ToolOutput { usage, sandbox, ..ToolOutput::default() };
+            return TypedOutput { value, metadata }.into_output();
         }
     }
     Err(no_provider_answered(tried, closed))
@@ -261,7 +230,6 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
         outcome,
         results: Vec::new(),
         tried,
-        cached: false,
         untrusted: true,
         notice: UNTRUSTED_NOTICE,
     };
@@ -269,24 +237,23 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
     Failure { output, retry_after, ..Failure::new(kind, message).with_hint(hint) }
 }
 
-fn to_search_output(answered: &SearchAnswer, cached: bool) -> WebSearchOutput {
-    let found = |hit: &WebSearchHit| SearchHit {
-        title: hit.title.clone(),
-        url: hit.url.clone(),
-        snippet: hit.snippet.clone(),
-        published: hit.published.clone(),
+fn to_search_output(
+    provider: &'static str,
+    hits: Vec<WebSearchHit>,
+    tried: Vec<ProviderAttempt>,
+) -> WebSearchOutput {
+    let found = |hit: WebSearchHit| SearchHit {
+        title: hit.title,
+        url: hit.url,
+        snippet: hit.snippet,
+        published: hit.published,
     };
     WebSearchOutput {
-        provider: Some(engine_name(answered.engine)),
-        outcome: if answered.hits.is_empty() { ProviderOutcome::Empty } else { ProviderOutcome::Ok },
-        results: answered.hits.iter().map(found).collect(),
-        tried: answered.tried.clone(),
-        cached,
+        provider: Some(provider),
+        outcome: if hits.is_empty() { ProviderOutcome::Empty } else { ProviderOutcome::Ok },
+        results: hits.into_iter().map(found).collect(),
+        tried,
         untrusted: true,
         notice: UNTRUSTED_NOTICE,
     }
-}
-
-fn to_output(value: WebSearchOutput, usage: Usage, sandbox: SandboxTier) -> Result<ToolOutput, Failure> {
-    TypedOutput { value, metadata: ToolOutput { usage, sandbox, ..ToolOutput::default() } }.into_output()
 }
