@@ -2,6 +2,7 @@
 //! manifests.
 
 mod answers;
+mod broken;
 mod check;
 mod excess;
 mod guidance;
@@ -9,6 +10,7 @@ mod kept;
 mod keys;
 mod mcp;
 mod meta;
+mod nudges;
 mod pins;
 mod public;
 mod real;
@@ -18,3 +20,4 @@ mod socket;
 mod sse;
 mod started;
 mod turns;
+mod versions;

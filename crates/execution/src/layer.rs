@@ -101,6 +101,8 @@ impl ToolExecutionLayer {
         let watch = ModeWatch::new(snapshot.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
         let bookkeeping = Bookkeeping::new(ledger.max_bytes());
+        let reloads = ReloadState::default();
+        reloads.set_problems(&snapshot.problems);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             approvals,
@@ -118,7 +120,7 @@ impl ToolExecutionLayer {
             unrecorded_mode_changes: UnrecordedModeChanges::default(),
             policy_changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),
-            reloads: ReloadState::default(),
+            reloads,
             tally: CallTally::default(),
             snapshot: ArcSwap::from_pointee(snapshot),
             mode: ModeCell::new(mode),
@@ -247,6 +249,7 @@ impl ToolExecutionLayer {
             mode,
             proposal: self.mode_watch.machine().proposal().map(ProposalStatus::of),
             reload: self.reloads.last_report(),
+            manifest_problems: self.reloads.problems(),
             remaining: snapshot.policy.remaining_calls(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),

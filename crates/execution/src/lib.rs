@@ -41,7 +41,7 @@ pub mod undo;
 pub use bookkeeping::Throttled;
 pub use call::{CallRequest, CuratedMapCheck};
 pub use calls::{CallState, CallStatus, CancelOutcome, ConnectionLoss};
-pub use config_snapshot::{ConfigSnapshot, ToolFilter};
+pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
 pub use modes::{ModeCause, ModeChangeResult, ModeError};

@@ -10,7 +10,7 @@ use std::thread::ScopedJoinHandle;
 
 use connectors::PinVersion;
 use execution::host::Host;
-use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use execution::{ConfigSnapshot, LayerParts, ManifestProblem, ToolExecutionLayer};
 use file_access::{UndoLimits, UndoStore};
 use governance::files::Isolation;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
@@ -29,6 +29,7 @@ use crate::exit::CommandError;
 use crate::host_table::{self, TableCheckLevel};
 use crate::layer_hooks;
 use crate::manifests;
+use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::print_warning;
 
@@ -89,7 +90,7 @@ fn build_snapshot(
         let registry = register_tools(setting, settings, scrutiny, taking);
         (registry, join_thread(policy))
     });
-    let (registry, policy) = (registry?, policy?);
+    let ((registry, problems), policy) = (registry?, policy?);
     let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     check_policy(&policy, &registry, &hosts)?;
@@ -127,7 +128,7 @@ fn build_snapshot(
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
-    Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys })
+    Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems })
 }
 
 /// Joins a thread and propagates its panic.
@@ -152,23 +153,24 @@ pub(crate) fn detect_isolation() -> Option<Isolation> {
     }
 }
 
-/// Registers the built-in tools and those of manifests.
+/// Registers the built-in tools and those of manifests. Returns the manifests that could not be loaded, too.
 fn register_tools(
     setting: &CommandContext,
     settings: &Settings,
     scrutiny: TableCheckLevel,
     taking: PinVersion,
-) -> Result<ToolRegistry, CommandError> {
+) -> Result<(ToolRegistry, Vec<ManifestProblem>), CommandError> {
     let mut registry = ToolRegistry::new();
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
     let web = shared_web(settings)?;
     toolbox::register(&mut registry, sandbox, internals, web, &undo_store(setting, settings))
         .map_err(CommandError::failed)?;
+    let mut problems = Vec::new();
     // A hook judges only the host's tools and must be fast, so manifests are not loaded.
     if scrutiny == TableCheckLevel::Full {
-        manifests::register((setting, settings), web.gateway(), taking, &mut registry)?;
+        problems = manifests::register((setting, settings), web.gateway(), taking, &mut registry)?;
     }
-    Ok(registry)
+    Ok((registry, problems))
 }
 
 /// Loads the policy files written by `sinew init`, else the built-in ones.

@@ -201,6 +201,17 @@ pub enum TelemetryEvent<'a> {
         /// Its limit.
         max_bytes: u64,
     },
+    /// A manifest, or a tool of one, could not be loaded. The rest of the configuration is in effect.
+    ManifestRejected {
+        /// Manifest file.
+        file: &'a str,
+        /// Line in the file; 0 if the problem has none.
+        line: u64,
+        /// Diagnostic code.
+        code: &'a str,
+        /// Description of the problem.
+        message: &'a str,
+    },
     /// A call waits for operator approval.
     ApprovalRequested {
         /// Call that waits.
@@ -243,6 +254,7 @@ impl TelemetryEvent<'_> {
             TelemetryEvent::WorkerToolCostWarning { .. } => "worker_tool_cost_warning",
             TelemetryEvent::ModeTransition { .. } => "mode_transition",
             TelemetryEvent::LedgerPressure { .. } => "ledger_pressure",
+            TelemetryEvent::ManifestRejected { .. } => "manifest_rejected",
             TelemetryEvent::ApprovalRequested { .. } => "approval_requested",
             TelemetryEvent::ApprovalDecided { .. } => "approval_decided",
         }

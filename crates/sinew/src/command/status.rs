@@ -68,6 +68,12 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
         let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
         table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
     }
+    let problems = status["manifest_problems"].as_array().into_iter().flatten();
+    let problems: Vec<String> = problems.map(render::manifest_problem).collect();
+    if !problems.is_empty() {
+        let lines = escape_invisible(&problems.join("\n"));
+        table.add_row(["manifests", &paint(ERROR_STYLE, format!("not loaded:\n{lines}"))]);
+    }
     if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);
     }

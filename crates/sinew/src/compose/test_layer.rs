@@ -65,7 +65,8 @@ pub(crate) fn test_layer(
     let undo = UndoStore::at(&state.join("undo"), nothing);
     // This snapshot is never replaced, so its keys are never compared.
     let keys = BTreeMap::new();
-    let config_snapshot = ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys };
+    let config_snapshot =
+        ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems: Vec::new() };
     ToolExecutionLayer::new(LayerParts {
         snapshot: config_snapshot,
         ledger,
