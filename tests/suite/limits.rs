@@ -167,3 +167,38 @@ fn daemon_raises_its_descriptor_limit() {
     let [soft, hard] = numbers.as_slice() else { panic!("{line}") };
     assert_eq!(*soft, (*hard).min(65_536), "{line}");
 }
+
+#[test]
+fn largest_permitted_write_fits_into_a_message() {
+    let home = Home::initialised();
+    let checked = home.run(&["check"]).must_exit(0).stdout();
+    assert!(!checked.contains("max_line_bytes"), "the defaults agree: {checked}");
+    let daemon = Daemon::start_in(home);
+    let content = "x".repeat(10 << 20);
+    let written = daemon.agent().execute("write_file", &json!({"path": "large.txt", "content": content}));
+    assert_eq!(written["success"], true, "{}", written["error"]);
+    let file = daemon.home().workspace().join("large.txt");
+    assert_eq!(std::fs::metadata(file).expect("the file").len(), 10 << 20);
+    let more = json!({"path": "larger.txt", "content": format!("{content}x")});
+    let refused = daemon.agent().execute("write_file", &more);
+    assert_eq!(refused["metadata"]["refusal"]["code"], "too_large", "{}", refused["error"]);
+}
+
+#[test]
+fn file_limit_above_the_message_limit_is_a_warning() {
+    let home = Home::initialised();
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("the settings");
+    home.configure("sinew.yaml", &settings.replace("max_line_bytes: 16777216", "max_line_bytes: 4194304"));
+    let line_of = |file: &str, key: &str| {
+        let text = std::fs::read_to_string(home.root().join("config").join(file)).expect("a file");
+        text.lines().position(|line| line.contains(key)).expect("the key") + 1
+    };
+    let limit = format!("sinew.yaml:{}", line_of("sinew.yaml", "max_line_bytes"));
+    let size = format!("tools.yaml:{}", line_of("governance/tools.yaml", "max_file_size_mb: 10"));
+    let checked = home.run(&["check"]).must_exit(0).stdout();
+    let called = home.run(&["call", "list_directory", "path=."]).must_exit(0).stderr();
+    for report in [checked, called] {
+        assert!(report.contains(&limit) && report.contains(&size), "{limit}, {size}: {report}");
+        assert!(report.contains("the largest permitted write cannot be sent"), "{report}");
+    }
+}

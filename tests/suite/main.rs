@@ -40,6 +40,7 @@ mod reload;
 #[cfg(target_os = "linux")]
 mod repeats;
 mod restart;
+mod result_cache;
 #[cfg(target_os = "linux")]
 mod sandbox;
 mod secret_locations;

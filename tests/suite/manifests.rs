@@ -2,6 +2,7 @@
 //! manifests.
 
 mod answers;
+mod broken;
 mod check;
 pub(crate) mod content;
 mod excess;
@@ -10,6 +11,7 @@ mod kept;
 mod keys;
 mod mcp;
 mod meta;
+mod nudges;
 mod pins;
 mod public;
 mod real;
@@ -19,3 +21,4 @@ mod socket;
 mod sse;
 mod started;
 mod turns;
+mod versions;

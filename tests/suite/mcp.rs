@@ -27,7 +27,7 @@ fn each_handshake_revision_is_answered_in_kind() {
         let answer = shake(&mut daemon.agent(), version);
         assert_eq!(answer["protocolVersion"], version, "{answer}");
         assert_eq!(answer["serverInfo"]["name"], "sinew");
-        assert_eq!(answer["_meta"]["sinew/limits"]["max_line_bytes"], 4_194_304, "{answer}");
+        assert_eq!(answer["_meta"]["sinew/limits"]["max_line_bytes"], 16_777_216, "{answer}");
         assert!(answer["capabilities"]["tools"].is_object(), "{answer}");
     }
     let answer = shake(&mut daemon.agent(), "1999-01-01");

@@ -26,6 +26,9 @@ fn specified_tools_have_their_category_and_risk() {
         ("read_system_logs", "read_only", "medium"),
         ("web_search", "network", "medium"),
         ("fetch_url", "network", "medium"),
+        ("run_linter", "read_only", "low"),
+        // 002 lists it as read_only; its sandbox may write, so it is not: decision 102.
+        ("run_tests", "system_write", "medium"),
         ("git_status", "read_only", "low"),
     ] {
         let tool = definition(&definitions, name);

@@ -3,6 +3,7 @@
 mod bounds;
 mod fetch;
 mod guards;
+mod network_faults;
 mod search;
 pub(crate) mod server;
 

@@ -109,10 +109,10 @@ impl McpError {
             McpError::HttpStatus(401 | 403) => failed(FailureKind::Unreadable, &self).with_hint(
                 "the server needs a valid key: its manifest names the key; `sinew doctor` shows its state",
             ),
-            McpError::ConnectionLost(_) | McpError::HttpStatus(_) | McpError::Unhealthy(_) => {
+            McpError::ConnectionLost(_) | McpError::HttpStatus(429 | 500..) | McpError::Unhealthy(_) => {
                 failed(FailureKind::Transient, &self).with_hint(hint)
             }
-            McpError::EndlessMessages(_) | McpError::ProtocolViolation(_) => {
+            McpError::HttpStatus(_) | McpError::EndlessMessages(_) | McpError::ProtocolViolation(_) => {
                 failed(FailureKind::Crashed, &self).with_hint(hint)
             }
         }

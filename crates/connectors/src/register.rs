@@ -77,7 +77,7 @@ impl Connectors {
         Connectors { pin_store: Some(upstreams), ..self }
     }
 
-    /// Sets the accepted origin digests by tool name. A tool with another origin cannot be called.
+    /// Sets the accepted origin digests by the version key of the tool. A tool with another origin cannot be called.
     pub fn with_accepted_origins(self, accepted: HashMap<String, String>) -> Self {
         Connectors { accepted_origins: Arc::new(accepted), ..self }
     }
@@ -90,16 +90,17 @@ impl Connectors {
     /// Registers every command of every manifest as `id.command`, and as `command` if no other tool has that
     /// name.
     pub fn register(&self, manifests: &[Manifest], registry: &mut ToolRegistry) -> Vec<SkippedTool> {
-        let mut wanted: HashMap<&str, usize> = HashMap::new();
-        for (command, _) in manifests.iter().flat_map(Manifest::tools) {
-            *wanted.entry(command.name.as_str()).or_default() += 1;
+        // The versions of one tool share its short name.
+        let mut wanted: HashMap<&str, HashSet<&ToolName>> = HashMap::new();
+        for (command, tool) in manifests.iter().flat_map(Manifest::tools) {
+            wanted.entry(command.name.as_str()).or_default().insert(tool.name());
         }
         let spelt: HashSet<ToolName> =
             manifests.iter().flat_map(Manifest::tools).flat_map(|(_, tool)| tool.callable_names()).collect();
         let known = &*registry;
         let is_free = |name: &str| {
             let is_new = |name: ToolName| !spelt.contains(&name) && known.get(name.as_str()).is_none();
-            wanted.get(name) == Some(&1) && ToolName::new(name).is_ok_and(is_new)
+            wanted.get(name).is_some_and(|tools| tools.len() == 1) && ToolName::new(name).is_ok_and(is_new)
         };
         // Reading and checking takes most of the time and runs in parallel; only adding is sequential.
         let programs = ProgramPinCache::default();
@@ -180,7 +181,7 @@ impl Connectors {
             }
             _ => return Ok(ManifestBackend::Undefined),
         };
-        let pins = ServerPins::load(self.pin_store.as_ref(), &manifest.callable_id());
+        let pins = ServerPins::load(self.pin_store.as_ref(), &manifest.version_key());
         let health = ServerHealthCheck::from_manifest(manifest, section);
         let key = match (&section.key, &section.url) {
             (Some(wish), Some(url)) => Some(ServerKey::resolve(wish, url, &self.keys)?),
@@ -204,7 +205,8 @@ impl Connectors {
             self.build_body((manifest, shared), command, behind.map_err(Clone::clone)?)?;
         let mut spec = manifest.spec(command);
         spec.aliases.extend(alias);
-        let (executor, origin) = self.check_origin(&spec.name, executor, origin);
+        let key = spec.clone().check().map_err(|error| error.to_string())?.version_key();
+        let (executor, origin) = self.check_origin(&key, executor, origin);
         spec.origin = Some(origin);
         let definition: ToolDefinition = spec.check().map_err(|error| error.to_string())?;
         let guidance = Arc::new(manifest_knowledge::tool_guidance(manifest, command, shared));

@@ -12,6 +12,7 @@ use sandbox::{
     SandboxFingerprint,
 };
 use serde_json::{Value, json};
+use tool::text::{escape_invisible_line, shorten};
 use tool::{Failure, FailureKind, Progress, ToolOutput};
 
 use crate::bounded_json::{self, JsonRejection};
@@ -20,6 +21,8 @@ use crate::output_progress::line_listener;
 
 /// Upper bound of the captured output, regardless of policy. The middle of a longer output is omitted.
 const MAX_OUTPUT_BYTES: u64 = 8 << 20;
+/// Maximum length of the line of standard error that is quoted in a failure.
+const MAX_ERROR_CHARS: usize = 400;
 
 /// Program of a tool.
 #[derive(Clone, Debug)]
@@ -139,12 +142,22 @@ impl ToolProgram {
                 }
             },
             (OutputForm::Json, code) => {
-                let message = format!("the tool exited with code {code}");
+                let message = match last_line(&report.stderr) {
+                    Some(line) => format!("the tool exited with code {code}: {line}"),
+                    None => format!("the tool exited with code {code}"),
+                };
                 return failed(Failure::new(FailureKind::Crashed, message));
             }
         };
         Ok(ToolOutput { value, usage: report.usage(), sandbox: report.tier, ..ToolOutput::default() })
     }
+}
+
+/// Returns the last line of captured text, where a program names the cause of its end.
+fn last_line(captured: &Captured) -> Option<String> {
+    let text = captured_text(captured);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(escape_invisible_line(&shorten(line, MAX_ERROR_CHARS)))
 }
 
 /// Returns the captured output and exit status as JSON.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use governance::{Policy, Workspaces};
 use guardrail::{CuratedGuardrails, Guardrail, KnownTool};
 use registry::{CacheScope, Tool, ToolRegistry};
+use serde::Serialize;
 use tool::{Category, Mode, RiskLevel, ToolDefinition};
 
 use crate::host::Host;
@@ -24,6 +25,21 @@ pub struct ConfigSnapshot {
     pub hosts: Vec<Host>,
     /// Keys that tools may send, by name, each with a description of its recipient and its sources.
     pub keys: BTreeMap<String, String>,
+    /// Manifests and tools that could not be loaded. The rest of the configuration is in effect without them.
+    pub problems: Vec<ManifestProblem>,
+}
+
+/// Manifest or tool of a manifest that could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ManifestProblem {
+    /// Manifest file.
+    pub file: String,
+    /// Line in the file; 0 if the problem has none.
+    pub line: u64,
+    /// Diagnostic code, or `tool_skipped`.
+    pub code: String,
+    /// Description of the problem.
+    pub message: String,
 }
 
 /// Filter for the tool list.
@@ -77,8 +93,7 @@ impl ConfigSnapshot {
         owner: CacheScope<'_>,
         is_meant: impl Fn(&ToolDefinition) -> bool,
     ) {
-        let meant = self.registry.definitions().filter(|definition| is_meant(definition));
-        for tool in meant.filter_map(|definition| self.registry.get(definition.name().as_str())) {
+        for tool in self.registry.all_versions().filter(|tool| is_meant(tool.definition())) {
             tool.executor().release(owner);
         }
     }

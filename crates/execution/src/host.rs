@@ -25,7 +25,7 @@ pub use directory_contents::RecursiveListing;
 pub(crate) use judge::host_caller_key;
 pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
 pub(crate) use repeated_advice::RepeatedAdvice;
-pub use review::{Advice, HostCallOutcome, secrets_advice};
+pub use review::{Advice, HostCallOutcome, joined, reported_error, secrets_advice};
 pub use unrecorded_judge::HostJudge;
 
 /// Answer to the host for a permitted call.

@@ -32,6 +32,7 @@ use crate::pipeline::{self, PipelineHalt};
 use crate::policy_names;
 use crate::recorder::{self, StartConfiguration};
 use crate::reload::ReloadState;
+use crate::result_cache::ResultCache;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::FairSlots;
@@ -75,6 +76,7 @@ pub struct ToolExecutionLayer {
     pub(crate) suspensions: Suspensions,
     pub(crate) throttle: Throttle,
     pub(crate) bookkeeping: Bookkeeping,
+    pub(crate) result_cache: ResultCache,
     pub(crate) unrecorded_mode_changes: UnrecordedModeChanges,
     /// Version of the mode and the rules. Waiting calls are judged again when it changes.
     pub(crate) policy_changes: tokio::sync::watch::Sender<u64>,
@@ -103,6 +105,8 @@ impl ToolExecutionLayer {
         let watch = ModeWatch::new(snapshot.policy.transitions(), mode, ledger.health().head);
         let approvals = Approvals::restore(&ledger, &recovery, &state);
         let bookkeeping = Bookkeeping::new(ledger.max_bytes());
+        let reloads = ReloadState::default();
+        reloads.set_problems(&snapshot.problems);
         Ok(Arc::new(ToolExecutionLayer {
             ledger,
             approvals,
@@ -117,10 +121,11 @@ impl ToolExecutionLayer {
             suspensions: Suspensions::default(),
             throttle: Throttle::default(),
             bookkeeping,
+            result_cache: ResultCache::default(),
             unrecorded_mode_changes: UnrecordedModeChanges::default(),
             policy_changes: tokio::sync::watch::Sender::new(0),
             tool_changes: tokio::sync::watch::Sender::new(0),
-            reloads: ReloadState::default(),
+            reloads,
             tally: CallTally::default(),
             snapshot: ArcSwap::from_pointee(snapshot),
             mode: ModeCell::new(mode),
@@ -250,6 +255,7 @@ impl ToolExecutionLayer {
             mode,
             proposal: self.mode_watch.machine().proposal().map(ProposalStatus::of),
             reload: self.reloads.last_report(),
+            manifest_problems: self.reloads.problems(),
             remaining: snapshot.policy.remaining_calls(mode, self.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
             calls: self.tally.counts(self.limits.running()),

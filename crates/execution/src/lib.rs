@@ -24,6 +24,7 @@ mod recorder;
 pub mod reload;
 mod repair;
 mod response_padding;
+mod result_cache;
 mod run;
 #[cfg(test)]
 #[path = "../../approvals/src/schedule_rng.rs"]
@@ -42,7 +43,7 @@ pub mod undo;
 pub use bookkeeping::Throttled;
 pub use call::{CallRequest, CuratedMapCheck};
 pub use calls::{CallState, CallStatus, CancelOutcome, ConnectionLoss};
-pub use config_snapshot::{ConfigSnapshot, ToolFilter};
+pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
 pub use modes::{ModeCause, ModeChangeResult, ModeError};

@@ -27,9 +27,18 @@ fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
     let shown = shorten(name, MAX_QUOTED_CHARS);
     let reason = format!("Tool {} not found", shown.escape_debug());
     let refusal = Refusal::new(&shown, RefusalCode::UnknownTool, reason);
-    if let Some(tool) = name.split_once('@').and_then(|(bare, _)| snapshot.registry.get(bare)) {
-        let (known, version) = (tool.definition().name(), tool.definition().version());
-        let hint = format!("`{known}` has only version {version} here: call it without `@`");
+    let bare = name.split_once('@').map(|(bare, _)| bare);
+    let versions: Vec<&Arc<Tool>> =
+        bare.into_iter().flat_map(|bare| snapshot.registry.versions(bare)).collect();
+    if let Some(highest) = versions.first() {
+        let known = highest.definition().name();
+        let numbers: Vec<&str> = versions.iter().map(|tool| tool.definition().version()).collect();
+        let plural = if numbers.len() == 1 { "" } else { "s" };
+        let hint = format!(
+            "`{known}` has only version{plural} {} here: `{known}` without `@` is {}",
+            numbers.join(" and "),
+            highest.definition().version()
+        );
         return refusal.with_detail("other_version").with_hint(hint);
     }
     let curated = &snapshot.curated;

@@ -19,7 +19,7 @@ pub(crate) fn with_example(
         return failure;
     }
     let registry = &call.snapshot.registry;
-    let example = registry.get(definition.name().as_str()).and_then(|tool| {
+    let example = registry.tool_of(definition).and_then(|tool| {
         call.snapshot.with_guard(|guard| guard.example_for(config_snapshot::known_tool(tool)))
     });
     // A tool without arguments has an empty example, which does not help.

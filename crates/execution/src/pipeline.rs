@@ -11,7 +11,7 @@ use guardrail::{KnownTool, RejectedCall, SchemaCheckedCall, ValidCall, Validated
 use registry::{RecordedPermit, Tool};
 use serde_json::Value;
 use telemetry::Stage;
-use tool::{Arguments, Failure, Refusal, RefusalCode, ToolOutput, ToolResult};
+use tool::{Arguments, CallId, Failure, Refusal, RefusalCode, ToolOutput, ToolResult};
 
 use crate::approval_stage;
 use crate::call::{CuratedMapCheck, PipelineCall};
@@ -44,6 +44,13 @@ pub(crate) enum ExecutionEnd {
         result: Result<BoundedOutput, Failure>,
         /// Number of attempts.
         attempts: u32,
+    },
+    /// The result of an earlier, equal call is returned; the tool was not started.
+    Cached {
+        /// Call that the result comes from.
+        from: CallId,
+        /// Its result.
+        result: BoundedOutput,
     },
     /// The call was stopped before the tool was started.
     NotStarted(Failure),

@@ -13,10 +13,10 @@ use ledger::LedgerEntry;
 use ledger::entry::{ReloadEntry, ReloadResult};
 use serde::Serialize;
 use serde_json::json;
-use telemetry::redact;
+use telemetry::{TelemetryEvent, emit, redact};
 use tool::canonical;
 
-use crate::config_snapshot::ConfigSnapshot;
+use crate::config_snapshot::{ConfigSnapshot, ManifestProblem};
 use crate::layer::ToolExecutionLayer;
 use crate::secret_screening;
 
@@ -65,6 +65,9 @@ pub struct ReloadReport {
     /// Reason for a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Manifests and tools that could not be loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<ManifestProblem>,
 }
 
 /// Serialises reloads and keeps the last relevant report.
@@ -72,9 +75,25 @@ pub struct ReloadReport {
 pub(crate) struct ReloadState {
     reload_lock: tokio::sync::Mutex<()>,
     last: Mutex<Option<ReloadReport>>,
+    problems: Mutex<Vec<ManifestProblem>>,
 }
 
 impl ReloadState {
+    /// Returns the manifests and tools that could not be loaded.
+    pub(crate) fn problems(&self) -> Vec<ManifestProblem> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the list of manifests and tools that could not be loaded, and emits an event for each new one.
+    pub(crate) fn set_problems(&self, problems: &[ManifestProblem]) {
+        let mut known = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        for problem in problems.iter().filter(|problem| !known.contains(problem)) {
+            let ManifestProblem { file, line, code, message } = problem;
+            emit(TelemetryEvent::ManifestRejected { file, line: *line, code, message });
+        }
+        *known = problems.to_vec();
+    }
+
     fn lock_last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
         // The report is replaced as a whole, so a panic elsewhere cannot leave it inconsistent.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,6 +144,7 @@ impl ToolExecutionLayer {
     ) -> ReloadReport {
         let _turn = self.reloads.reload_lock.lock().await;
         let old = self.snapshot.load_full();
+        self.reloads.set_problems(&candidate.problems);
         let mut changes = differences::all_differences(&old, &candidate);
         changes.extend(other_changes);
         // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
@@ -137,6 +157,7 @@ impl ToolExecutionLayer {
             candidate: Some(digest.clone()),
             changes: changes.clone(),
             error: None,
+            problems: candidate.problems.clone(),
         };
         if changes.is_empty() {
             return self.report_unchanged();
@@ -157,7 +178,8 @@ impl ToolExecutionLayer {
             }
             return report;
         }
-        self.apply_reload(candidate, report(ReloadOutcome::Applied), loosens).await
+        let applied = report(ReloadOutcome::Applied);
+        self.apply_reload(candidate, applied, loosens).await
     }
 
     /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
@@ -170,6 +192,7 @@ impl ToolExecutionLayer {
             candidate: None,
             changes: Vec::new(),
             error: Some(error),
+            problems: Vec::new(),
         };
         if self.reloads.store(&report) {
             let error = report.error.as_deref().map(without_excerpts);
@@ -187,7 +210,8 @@ impl ToolExecutionLayer {
             *last = None;
         }
         let (result, at) = (ReloadOutcome::Unchanged, Timestamp::now());
-        ReloadReport { result, at, candidate: None, changes: Vec::new(), error: None }
+        let problems = self.reloads.problems();
+        ReloadReport { result, at, candidate: None, changes: Vec::new(), error: None, problems }
     }
 
     /// Applies a snapshot. A change that loosens the policy is recorded before it takes effect; a change that

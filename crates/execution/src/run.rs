@@ -11,19 +11,22 @@ use registry::{RecordedPermit, Tool};
 use telemetry::metrics::Gauge;
 use telemetry::{SpanNote, Stage};
 use tool::result::SandboxTier;
-use tool::{Failure, FailureKind, ToolOutput, canonical};
+use tool::{Category, Failure, FailureKind, ToolOutput, canonical};
 
 use crate::call::PipelineCall;
 use crate::calls::StoppedBy;
 use crate::layer::ToolExecutionLayer;
 use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt, RunReservation};
 use crate::recorder;
+use crate::result_cache::ResultKey;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::Slot;
 
 /// Delay before a transient failure is retried.
-const RETRY_DELAY: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+/// Longest pause that a peer may ask for before a retry. The caller decides about longer ones.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Extra time for the launcher to kill a command that timed out and to report how it ended. It normally takes
 /// a twentieth of that.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(2);
@@ -62,6 +65,11 @@ pub(crate) async fn run(
         let arguments = order.value().call().arguments().clone();
         return Err(PipelineHalt::Rejudge(arguments, call.approval_ref.clone()));
     }
+    let key = ResultKey::of(call, tool, order.value());
+    if let Some((from, result)) = key.as_ref().and_then(|key| layer.result_cache.get(key)) {
+        recorder::announce_start(call, order);
+        return Ok(ExecutionEnd::Cached { from, result });
+    }
     if let Err(failure) = sessions::charge(call, order.value().call().definition().name()) {
         give_up();
         return Ok(ExecutionEnd::NotStarted(failure));
@@ -70,30 +78,19 @@ pub(crate) async fn run(
     let _timing = call.span.stage(Stage::Run);
     let running =
         OrderRunner { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
-    let first = running.attempt(limit).await;
-    match running.retry_delay(&first) {
-        Some(pause) => {
-            let _ = call.unless_stopped(tokio::time::sleep(pause)).await;
-            if let Some(by) = call.stopped_by() {
-                let end = Err(by.failure(&call.tool_name, layer.mode()));
-                return Ok(ExecutionEnd::Ran { result: end, attempts: 1 });
-            }
-            let left = running.until.saturating_duration_since(Instant::now());
-            let second = running.attempt(left).await;
-            Ok(ExecutionEnd::Ran {
-                result: second.map_err(|last| with_first_cause(last, first)),
-                attempts: 2,
-            })
-        }
-        None => Ok(ExecutionEnd::Ran { result: first, attempts: 1 }),
+    let (result, attempts) = running.run_with_retry(limit).await;
+    if let (Some(key), Ok(result)) = (key, &result) {
+        layer.result_cache.put(key, order, result);
     }
+    Ok(ExecutionEnd::Ran { result, attempts })
 }
 
-/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence.
+/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence: the
+/// deadline of the call can end the second attempt, although a fault of the network used up the time.
 fn with_first_cause(mut last: Failure, first: Result<BoundedOutput, Failure>) -> Failure {
-    if let Err(first) = first
-        && first.message != last.message
-    {
+    let Err(first) = first else { return last };
+    last.is_network_fault |= last.kind == FailureKind::TimedOut;
+    if first.message != last.message {
         last.message = format!("{}; the first attempt failed: {}", last.message, first.message);
     }
     last
@@ -111,18 +108,32 @@ struct OrderRunner<'a> {
 }
 
 impl OrderRunner<'_> {
+    /// Runs the tool, and once more after a transient failure. Returns the number of attempts.
+    async fn run_with_retry(&self, limit: Duration) -> (Result<BoundedOutput, Failure>, u32) {
+        let first = self.attempt(limit).await;
+        let Some(pause) = self.retry_delay(&first) else { return (first, 1) };
+        let _ = self.call.unless_stopped(tokio::time::sleep(pause)).await;
+        if let Some(by) = self.call.stopped_by() {
+            return (Err(by.failure(&self.call.tool_name, self.layer.mode())), 1);
+        }
+        let left = self.until.saturating_duration_since(Instant::now());
+        let second = self.attempt(left).await;
+        (second.map_err(|last| with_first_cause(last, first)), 2)
+    }
+
     /// Returns the delay before a retry, or `None` if there must not be one. A call is retried once, only
     /// after a transient failure of an idempotent tool, and only while its time lasts.
     fn retry_delay(&self, end: &Result<BoundedOutput, Failure>) -> Option<Duration> {
-        let passing = end.as_ref().is_err_and(|failure| failure.kind == FailureKind::Transient);
+        let failure = end.as_ref().err().filter(|failure| failure.is_transient())?;
         let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
         let left = self.until.saturating_duration_since(Instant::now());
-        let allowed = passing
-            && repeatable
-            && left > RETRY_DELAY
+        let delay = failure.retry_after.unwrap_or_default().max(RETRY_DELAY);
+        let allowed = repeatable
+            && delay <= MAX_RETRY_DELAY
+            && left > delay
             && self.call.stopped_by().is_none()
             && !self.layer.has_changed_since(self.call);
-        allowed.then_some(RETRY_DELAY)
+        allowed.then_some(delay)
     }
 
     async fn attempt(&self, limit: Duration) -> Result<BoundedOutput, Failure> {
@@ -152,8 +163,12 @@ impl OrderRunner<'_> {
             TaskWait::Finished(Err(_cancelled)) => Err(crashed("was cancelled")),
             TaskWait::TimedOut => {
                 let message = format!("{} timed out after {:.1} s", self.call.tool_name, limit.as_secs_f64());
-                Err(Failure::new(FailureKind::TimedOut, message)
-                    .with_hint("its effect may still happen: check before trying again"))
+                let category = self.order.value().call().definition().category();
+                let failure = match *category == Category::NETWORK {
+                    true => Failure::network_timeout(message),
+                    false => Failure::new(FailureKind::TimedOut, message),
+                };
+                Err(failure.with_hint("its effect may still happen: check before trying again"))
             }
             TaskWait::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
         }

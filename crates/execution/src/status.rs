@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use tool::Mode;
 
+use crate::config_snapshot::ManifestProblem;
 use crate::reload::ReloadReport;
 
 /// Status of the layer, for `sinew status` and `sinew/status`.
@@ -23,6 +24,9 @@ pub struct LayerStatus {
     /// Last reload of the configuration: applied, waiting for the operator, or rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reload: Option<ReloadReport>,
+    /// Manifests and tools that could not be loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifest_problems: Vec<ManifestProblem>,
     /// Seconds since the layer was created.
     pub uptime_seconds: u64,
     /// Calls by outcome, and the number of running calls.

@@ -151,6 +151,7 @@ impl LayerBench {
             workspaces: Workspaces::new(vec![workspace]),
             hosts: Vec::new(),
             keys: std::collections::BTreeMap::new(),
+            problems: Vec::new(),
         }
     }
 }

@@ -164,6 +164,20 @@ impl PathGlobs {
         }
     }
 
+    /// Returns the list of the folders above the matched paths. A write that creates its folders may create
+    /// these, because without them nothing that matches could exist.
+    pub(crate) fn parent_folders(&self) -> Result<PathGlobs, PatternError> {
+        let mut builder = PathGlobsBuilder::new(ListPurpose::Allow, NameComparison::CaseSensitive);
+        for written in &self.patterns {
+            for pattern in written.with_links_resolved().iter().chain([&written.pattern]) {
+                for folder in pattern.parent_patterns() {
+                    builder.add(&written.text, &folder, &written.rule)?;
+                }
+            }
+        }
+        builder.build()
+    }
+
     /// Returns the folders that are listed as `dir/**`.
     pub(crate) fn whole_folders(&self) -> Vec<PathBuf> {
         let whole = self.patterns.iter().filter(|written| written.pattern.literal_prefix().1 == "**");

@@ -17,6 +17,8 @@ pub struct PathList {
     pub globs: PathGlobs,
     /// Location in the policy file.
     pub rule: RuleRef,
+    /// Folders above the listed paths, which a write to a listed path may create.
+    pub parent_folders: PathGlobs,
     /// Folders listed without a wildcard, which does not cover their contents: a likely mistake.
     pub bare_folders: Vec<PathBuf>,
     /// Folders listed with all their contents.
@@ -46,8 +48,16 @@ impl PathList {
         let globs = compile(&list.value, ListPurpose::Allow, id, environment, inspection)?;
         let bare = bare_folders(&list.value, environment);
         let folders = globs.whole_folders();
+        let parent_folders = match globs.parent_folders() {
+            Ok(parents) => parents,
+            Err(bad) => {
+                inspection.error(list, &bad.message, bad.suggestion);
+                return None;
+            }
+        };
         Some(PathList {
             globs,
+            parent_folders,
             rule: inspection.rule_ref(list, id),
             bare_folders: bare,
             whole_folders: folders,

@@ -146,7 +146,8 @@ fn refuse_git_entry(reached: &ReachedPath, request: &PathRequest) -> Result<(), 
     ))
 }
 
-/// Judges the folders that a write would create like the path that the call names.
+/// Judges the folders that a write would create like the path that the call names. A folder above a listed
+/// path is allowed, so that a pattern applies before its folder exists.
 fn admit_folders(
     effective_policy: &EffectivePolicy<'_>,
     situation: &Situation<'_>,
@@ -157,6 +158,11 @@ fn admit_folders(
     for folder in &reached.missing_folders {
         let Some(name) = folder else { return Err(no_canonical_name(request)) };
         refuse_forbidden(effective_policy, name, request, notes)?;
+        let list = effective_policy.rules.and_then(|rules| rules.allowed_paths.as_ref());
+        if let Some(ListedPattern { rule, text, .. }) = list.and_then(|list| list.parent_folders.find(name)) {
+            notes.record_satisfied(rule, || text.clone(), || name.to_string());
+            continue;
+        }
         let (rule, states) = admit_location(effective_policy, situation.workspaces, name, request, notes)?;
         notes.record_satisfied(&rule, || states.to_string(), || name.to_string());
     }

@@ -70,6 +70,16 @@ impl PathPattern {
         texts
     }
 
+    /// Returns the patterns of the folders above the matched paths, up to the first `**`. They exist if a
+    /// matched path does.
+    pub(crate) fn parent_patterns(&self) -> Vec<PathPattern> {
+        let parts: Vec<&str> = self.text.split('/').take_while(|part| *part != "**").collect();
+        let is_whole = parts.len() == self.text.split('/').count();
+        let folders = if is_whole { parts.len().saturating_sub(1) } else { parts.len() };
+        let prefix = |length: usize| parts.get(..length).map(|parts| PathPattern { text: parts.join("/") });
+        (2..=folders).filter_map(prefix).collect()
+    }
+
     /// Returns the path if the pattern has no wildcards.
     pub(crate) fn literal_path(&self) -> Option<PathBuf> {
         (!has_wildcard(&self.text)).then(|| PathBuf::from(&self.text))

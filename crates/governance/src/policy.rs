@@ -21,7 +21,7 @@ use crate::problems::{FileInspection, PolicyError};
 use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
 use crate::suggested_change::PolicyFile;
-use crate::tool_rules::{self, CategoryRules, ToolRules};
+use crate::tool_rules::{self, CategoryRules, ResultCacheRule, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
 use crate::transitions::{self, Transitions};
 
@@ -217,6 +217,11 @@ impl Policy {
     /// Returns the cost of one call of a tool in the budget of a worker session.
     pub fn cost_per_call(&self, tool: &ToolName) -> f64 {
         self.tools.get(tool).map_or(0.0, |rules| rules.cost_per_call)
+    }
+
+    /// Returns the rule by which results of a tool are reused.
+    pub fn result_cache(&self, tool: &ToolName) -> Option<&ResultCacheRule> {
+        self.tools.get(tool)?.result_cache.as_ref()
     }
 
     /// Returns the time after which an unanswered approval request expires.

@@ -33,6 +33,14 @@ impl Policy {
         EffectivePolicy::new(self, definition).may_run_in(mode)
     }
 
+    /// Returns the largest content that a call of this tool may write, with its rule; `None` if the tool takes
+    /// no content or has no limit.
+    pub fn max_content_bytes(&self, definition: &ToolDefinition) -> Option<(u64, &RuleRef)> {
+        definition.input_schema().pointer("/properties/content")?;
+        let rules = self.tools.get(definition.name())?;
+        rules.max_file_bytes.as_ref().map(|(most, rule)| (*most, rule))
+    }
+
     /// Returns true if calls of this tool are outbound.
     pub fn is_outbound(&self, definition: &ToolDefinition) -> bool {
         EffectivePolicy::new(self, definition).is_outbound()

@@ -13,5 +13,5 @@ pub use crate::pattern::{PathPattern, PatternError};
 pub use crate::policy_queries::SecretRule;
 pub use crate::safety_rules::{ApprovalRule, SafetyRules};
 pub use crate::suggested_change::quote_yaml;
-pub use crate::tool_rules::{Confinement, ModeList, ToolRules};
+pub use crate::tool_rules::{Confinement, ModeList, ResultCacheRule, ToolRules};
 pub use crate::visibility_filter::VisibilityFilter;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use guardrail::{InputSchema, KnownTool};
 use strict_yaml::{DocumentError, Located};
-use tool::ToolDefinition;
 use tool::text::nearest_word;
+use tool::{Category, ToolDefinition};
 
 use crate::common_paths;
 use crate::confinement::SYSTEM_FOLDERS;
@@ -16,6 +16,8 @@ use crate::glob::ListedPattern;
 use crate::mode_rules::{self, ApprovalScope};
 use crate::policy::Policy;
 use crate::problems::{FileInspection, PolicyError};
+use crate::tool_rules::ResultCacheRule;
+use crate::tools_file::ResultCacheScope;
 
 impl Policy {
     /// Checks the names in the policy files against these tools. An unknown name is a warning, since the tool
@@ -33,6 +35,7 @@ impl Policy {
             if let Some(definition) = definitions.iter().find(|tool| tool.name().as_str() == named) {
                 self.run_examples(definition, &mut tools);
                 tools.warnings.extend(self.not_enforced_by_sandbox(definition));
+                tools.errors.extend(self.uncacheable(definition));
             }
         }
         let mut modes = FileInspection::new(&self.files().documents.modes);
@@ -73,6 +76,29 @@ impl Policy {
                 }
             }
         }
+    }
+
+    /// Refuses `cache_seconds` for a tool that changes something, or whose programs read files that Sinew does
+    /// not know: nothing would tell that its result is out of date. Refuses to share results that may depend on
+    /// the caller, as those of `read_output` do.
+    fn uncacheable(&self, definition: &ToolDefinition) -> Option<DocumentError> {
+        let ResultCacheRule { rule, scope, .. } = self.result_cache(definition.name())?;
+        let is_built_in_client = definition.origin().is_none() && *definition.category() == Category::NETWORK;
+        let reason = match definition.annotations().read_only_hint {
+            false => "is not read-only",
+            true if definition.requires_sandbox() && !is_built_in_client => {
+                "runs a program, and Sinew does not know which files it reads"
+            }
+            true if *scope == ResultCacheScope::All
+                && !is_built_in_client
+                && (definition.path_arguments().is_empty() || definition.wants_session()) =>
+            {
+                "may depend on the caller, so its scope cannot be `all`"
+            }
+            true => return None,
+        };
+        let message = format!("results of `{}` cannot be cached: it {reason}", definition.name());
+        Some(self.error_at(rule, &message).with_suggestion("remove `cache_seconds`"))
     }
 
     /// Warns about forbidden patterns that apply to the arguments of a call but not to the files its program

@@ -16,7 +16,7 @@ use crate::mode_rules;
 use crate::path_list::{self, EveryPath, PathList};
 use crate::policy_environment::PolicyEnvironment;
 use crate::problems::FileInspection;
-use crate::tools_file::{CategoryEntry, HardLinks, Isolation, NetworkAccess, ToolEntry};
+use crate::tools_file::{CategoryEntry, HardLinks, Isolation, NetworkAccess, ResultCacheScope, ToolEntry};
 
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
 /// Memory limit of a sandboxed process where no rule sets one.
@@ -113,6 +113,8 @@ pub struct ToolRules {
     pub max_output_bytes: Option<u64>,
     /// Cost of one call in the budget of a worker session.
     pub cost_per_call: f64,
+    /// Reuse of its results.
+    pub result_cache: Option<ResultCacheRule>,
     /// Programs that it may start.
     pub commands: CommandRules,
     /// Folders whose programs it may start by name.
@@ -125,6 +127,17 @@ pub struct ToolRules {
     pub shadow: Option<Box<ToolRules>>,
     /// Examples, which must hold.
     pub examples: Vec<PolicyExample>,
+}
+
+/// Reuse of the results of a tool.
+#[derive(Clone, Debug)]
+pub struct ResultCacheRule {
+    /// Time for which a result is reused.
+    pub ttl: Duration,
+    /// Callers that share a result.
+    pub scope: ResultCacheScope,
+    /// Location in the policy file.
+    pub rule: RuleRef,
 }
 
 /// List of modes and its location, which denials of unlisted modes cite.
@@ -198,6 +211,7 @@ pub(crate) fn check_tool(
         hard_links: entry.hard_links,
         max_output_bytes: entry.max_output_bytes.as_ref().map(|number| number.value),
         cost_per_call: check_cost(&entry.cost_per_call, inspection),
+        result_cache: check_result_cache(entry, &id("cache_seconds"), inspection),
         commands: CommandRules::compile(
             allowed,
             forbidden,
@@ -259,6 +273,7 @@ impl ToolRules {
             hard_links: HardLinks::Refuse,
             max_output_bytes: self.max_output_bytes,
             cost_per_call: self.cost_per_call,
+            result_cache: self.result_cache.clone(),
             commands: CommandRules::allow_all(),
             program_folders: self.program_folders.clone(),
             hosts: None,
@@ -267,6 +282,17 @@ impl ToolRules {
             shadow: Some(Box::new(self)),
         }
     }
+}
+
+/// Checks the time for which results are reused.
+fn check_result_cache(
+    entry: &ToolEntry,
+    id: &str,
+    inspection: &mut FileInspection<'_>,
+) -> Option<ResultCacheRule> {
+    let stated = entry.cache_seconds.as_ref()?;
+    let ttl = check_timeout(&entry.cache_seconds, "cache_seconds", inspection)?;
+    Some(ResultCacheRule { ttl, scope: entry.cache_scope, rule: inspection.rule_ref(stated, id) })
 }
 
 /// Checks that a cost is finite and not negative.

@@ -173,9 +173,28 @@ pub struct ToolEntry {
     #[serde(default)]
     #[schemars(with = "Option<u64>")]
     pub max_output_bytes: Option<Located<u64>>,
+    /// Time in seconds for which a result is returned again to an equal call that the policy permits. Only for
+    /// read-only tools of which Sinew knows the files that they read. Absent means never.
+    #[serde(default)]
+    #[schemars(with = "Option<u64>", range(min = 1, max = 86400))]
+    pub cache_seconds: Option<Located<u64>>,
+    /// Callers that share cached results. Default caller.
+    #[serde(default)]
+    pub cache_scope: ResultCacheScope,
     /// Example calls with the expected verdict. A policy that breaks its own example does not load.
     #[serde(default)]
     pub examples: Vec<Located<ExampleEntry>>,
+}
+
+/// Callers that share a cached result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultCacheScope {
+    /// Each caller has its own results.
+    #[default]
+    Caller,
+    /// Every caller gets the result that any caller obtained.
+    All,
 }
 
 /// Handling of files with several hard links.

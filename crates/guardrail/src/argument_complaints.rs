@@ -16,8 +16,11 @@ const COMPLAINT_PHRASES: [&str; 8] = [
 ];
 /// Number of characters read from a message. A complaint about an argument is at the beginning.
 const MAX_CHARS_READ: usize = 2000;
+/// Field of the output of a failed program that holds the end of its standard error.
+const STDERR: &str = "stderr";
 
-/// Returns true if a failure reads like a complaint about the arguments. Text in backticks is a quoted value
+/// Returns true if a failure reads like a complaint about the arguments: in its message, or at the end of the
+/// standard error of its program, where an uncaught exception is reported. Text in backticks is a quoted value
 /// and is ignored.
 pub fn blames_arguments(failure: &Failure) -> bool {
     let may_be = match failure.kind {
@@ -33,9 +36,24 @@ pub fn blames_arguments(failure: &Failure) -> bool {
         | FailureKind::Transient
         | FailureKind::Interrupted => false,
     };
-    let text: String = failure.message.chars().take(MAX_CHARS_READ).flat_map(char::to_lowercase).collect();
+    let stderr = failure.output.as_ref().and_then(|output| output.get(STDERR)?.as_str());
+    let is_complaint_of_program = || stderr.is_some_and(|text| has_complaint(end_of(text)));
+    may_be && (has_complaint(start_of(&failure.message)) || is_complaint_of_program())
+}
+
+fn has_complaint(text: &str) -> bool {
+    let text = text.to_lowercase();
     let unquoted: String = text.split('`').step_by(2).collect();
-    may_be && COMPLAINT_PHRASES.iter().any(|complaint| unquoted.contains(complaint))
+    COMPLAINT_PHRASES.iter().any(|complaint| unquoted.contains(complaint))
+}
+
+fn start_of(text: &str) -> &str {
+    text.char_indices().nth(MAX_CHARS_READ).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+fn end_of(text: &str) -> &str {
+    let start = text.char_indices().rev().nth(MAX_CHARS_READ.saturating_sub(1));
+    start.and_then(|(start, _)| text.get(start..)).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -65,5 +83,20 @@ mod tests {
         }
         check(FailureKind::Unreadable, "`missing required.txt` cannot be read: permission denied", false);
         check(FailureKind::Io, &format!("{} field required", "x".repeat(MAX_CHARS_READ)), false);
+    }
+
+    #[test]
+    fn complaint_at_the_end_of_standard_error_counts() {
+        let check = |kind, stderr: &str, expect: bool| {
+            let failure = Failure::new(kind, "the tool exited with code 1");
+            let failure = Failure { output: Some(serde_json::json!({"stderr": stderr})), ..failure };
+            assert_eq!(blames_arguments(&failure), expect, "{kind:?} {stderr:.80}");
+        };
+        let padding = "x".repeat(MAX_CHARS_READ);
+        check(FailureKind::Crashed, "Traceback\n1 validation error for Mail\n  Field required\n", true);
+        check(FailureKind::Crashed, &format!("{padding} missing required argument"), true);
+        check(FailureKind::Crashed, &format!("missing required argument {padding}"), false);
+        check(FailureKind::Crashed, "Killed", false);
+        check(FailureKind::TimedOut, "missing required argument", false);
     }
 }

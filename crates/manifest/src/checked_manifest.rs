@@ -117,6 +117,15 @@ impl Manifest {
         callable_name(&self.file.id)
     }
 
+    /// Returns the id as used in names, with the major version unless that is 1. Two versions of a tool have
+    /// different keys.
+    pub fn version_key(&self) -> String {
+        match self.file.version.split('.').next() {
+            Some("1") | None => self.callable_id(),
+            Some(major) => format!("{}@{major}", self.callable_id()),
+        }
+    }
+
     /// Returns the tool type.
     pub fn kind(&self) -> ToolType {
         self.file.kind

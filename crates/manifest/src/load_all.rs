@@ -49,24 +49,26 @@ pub fn load_all(
 const MAX_META_NESTING: usize = 2;
 
 impl ManifestLoadResult {
-    /// Rejects a second file with the same id. Ids are compared in the form used in tool and file names.
+    /// Rejects a second file with the same id and major version. Ids are compared in the form used in tool and
+    /// file names.
     fn reject_duplicate_ids(&mut self) {
         let mut seen: HashMap<String, PathBuf> = HashMap::new();
         let mut twice = Vec::new();
         self.manifests.retain(|manifest| {
-            let Some(first) = seen.insert(manifest.callable_id(), manifest.path().to_owned()) else {
+            let Some(first) = seen.insert(manifest.version_key(), manifest.path().to_owned()) else {
                 return true;
             };
             let message =
                 format!("the id `{}` is already used by {}", shortened_name(manifest.id()), first.display());
-            let place =
-                manifest.error_at(manifest.positions().id, &message).with_suggestion("rename one of the two");
+            let place = manifest
+                .error_at(manifest.positions().id, &message)
+                .with_suggestion("rename one of the two, or give one another major version");
             twice.push(Diagnostic {
                 code: DiagnosticCode::DuplicateId,
                 field: "tool.id".to_owned(),
                 error: place,
             });
-            seen.insert(manifest.callable_id(), first);
+            seen.insert(manifest.version_key(), first);
             false
         });
         self.diagnostics.extend(twice);

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use governance::Denial;
 use tool::{Failure, FailureKind, Refusal};
@@ -37,6 +38,16 @@ pub enum OutboundError {
         host: String,
         /// Error of the last address.
         cause: String,
+    },
+    /// A gateway in front of the server could not reach it.
+    #[error("`{host}` returned status {status}: its server is not available")]
+    Unavailable {
+        /// The host.
+        host: String,
+        /// 502, 503 or 504.
+        status: u16,
+        /// Pause that the host asks for.
+        retry_after: Option<Duration>,
     },
     /// The TLS connection failed: the certificate is not valid for this host, or the server does not support
     /// TLS 1.2.
@@ -197,7 +208,14 @@ impl From<OutboundError> for Failure {
             OutboundError::TooManyRedirects { .. } | OutboundError::BadRedirect { .. } => {
                 (FailureKind::Unreadable, "request the final URL directly")
             }
-            OutboundError::TimedOut { .. } => (FailureKind::TimedOut, "retry later, or use another source"),
+            OutboundError::TimedOut { .. } => {
+                let hint = "retry later, or use another source";
+                return Failure::network_timeout(error.to_string()).with_hint(hint);
+            }
+            OutboundError::Unavailable { retry_after, .. } => {
+                let failure = Failure::new(FailureKind::Transient, error.to_string());
+                return Failure { retry_after, ..failure.with_hint("try again later") };
+            }
             OutboundError::WebSocketRefused { .. } => {
                 (FailureKind::Unreadable, "check that the address in its manifest is that of a WebSocket")
             }

@@ -1,7 +1,7 @@
 //! Gateway for outbound requests. It vets every hop of a request.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use governance::Permit;
 use rustls::ClientConfig;
@@ -17,9 +17,6 @@ use crate::websocket::{self, WebSocketConnection};
 
 /// Maximum number of redirects that are followed.
 pub const MAX_REDIRECTS: usize = 5;
-
-/// Pause before a page is requested again.
-const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Opens every connection that a call makes. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,7 +41,8 @@ impl HttpGateway {
     }
 
     /// Gets a page that a caller named, and follows redirects. The headers are sent at every hop, so they
-    /// must not contain a credential; a request with one uses `send`.
+    /// must not contain a credential; a request with one uses `send`. Half of the time must be left when the
+    /// response begins, so that the pipeline can retry a host that does not respond.
     pub async fn get(
         &self,
         permit: &Permit,
@@ -52,12 +50,18 @@ impl HttpGateway {
         headers: &[(&'static str, String)],
         caps: ResponseLimits,
     ) -> Result<HttpResponse, OutboundError> {
+        let begin_by = caps.deadline - caps.deadline.saturating_duration_since(Instant::now()) / 2;
         let mut led_by: Vec<Url> = Vec::new();
         let mut next = url.to_owned();
         loop {
             let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
-            let answer = self.get_with_retry(permit, &question, caps).await?;
+            let asking = self.begin(permit, &question, UrlSource::Caller);
+            let (place, response) = with_deadline(asking, &question, begin_by).await?;
+            let reading =
+                async { Ok(HttpResponse::read(&place, response, caps.body_bytes, &mut read_all).await) };
+            let answer = with_deadline(reading, &question, caps.deadline).await?;
             let host = answer.url.host_str().unwrap_or_default().to_owned();
+            answer.check_available(&host)?;
             let Some(onward) = answer.redirect_target(&host)? else {
                 return Ok(HttpResponse { led_by, ..answer });
             };
@@ -66,30 +70,6 @@ impl HttpGateway {
                 return Err(OutboundError::TooManyRedirects { host, hops: led_by.len() });
             }
             next = onward.into();
-        }
-    }
-
-    /// Gets one page. A response of a gateway that could not reach its server is requested once more, unless
-    /// the server asks for a longer pause or the deadline does not allow it. Failed connections are retried
-    /// by the pipeline, which records them.
-    async fn get_with_retry(
-        &self,
-        permit: &Permit,
-        question: &HttpRequest,
-        caps: ResponseLimits,
-    ) -> Result<HttpResponse, OutboundError> {
-        let first = self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await?;
-        let left = caps.deadline.saturating_duration_since(Instant::now());
-        let is_transient = matches!(first.status, 502..=504) && first.retry_after.is_none();
-        if !is_transient || left <= RETRY_PAUSE {
-            return Ok(first);
-        }
-        tokio::time::sleep(RETRY_PAUSE).await;
-        match self.send_once(permit, question, UrlSource::Caller, caps, &mut read_all).await {
-            // The name may resolve to another address by now; its refusal must not look like a response.
-            Err(error @ OutboundError::Denied(_)) => Err(error),
-            // The first response is still the answer if the second attempt gets none.
-            second => Ok(second.unwrap_or(first)),
         }
     }
 
@@ -172,11 +152,22 @@ impl HttpGateway {
         is_enough: &mut StopReading<'_>,
     ) -> Result<HttpResponse, OutboundError> {
         let asking = async {
-            let place = self.vet_target(permit, question, &question.url, named_by).await?;
-            let response = send(&place, &self.tls, question).await?;
+            let (place, response) = self.begin(permit, question, named_by).await?;
             Ok(HttpResponse::read(&place, response, caps.body_bytes, is_enough).await)
         };
         with_deadline(asking, question, caps.deadline).await
+    }
+
+    /// Sends a request and returns the head of its response.
+    async fn begin(
+        &self,
+        permit: &Permit,
+        question: &HttpRequest,
+        named_by: UrlSource,
+    ) -> Result<(VettedTarget, reqwest::Response), OutboundError> {
+        let place = self.vet_target(permit, question, &question.url, named_by).await?;
+        let response = send(&place, &self.tls, question).await?;
+        Ok((place, response))
     }
 }
 

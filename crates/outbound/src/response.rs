@@ -1,6 +1,8 @@
 //! HTTP responses: the body as received, and the few headers that are used. Cookies and all other headers are
 //! dropped.
 
+use std::time::Duration;
+
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION, RETRY_AFTER};
 use url::Url;
 
@@ -81,6 +83,17 @@ impl HttpResponse {
             is_cut,
             led_by: Vec::new(),
         }
+    }
+
+    /// Returns an error if a gateway in front of the server could not reach it. A pause that is not given in
+    /// seconds counts as a long one.
+    pub(crate) fn check_available(&self, host: &str) -> Result<(), OutboundError> {
+        if !matches!(self.status, 502..=504) {
+            return Ok(());
+        }
+        let pause = self.retry_after.as_ref();
+        let retry_after = pause.map(|text| text.parse().map_or(Duration::MAX, Duration::from_secs));
+        Err(OutboundError::Unavailable { host: host.to_owned(), status: self.status, retry_after })
     }
 
     /// Returns the URL of the next hop, or `None` if the response is final. Only the standard status codes

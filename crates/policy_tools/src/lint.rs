@@ -4,6 +4,8 @@
 mod cover_index;
 mod cross_tool;
 
+use std::path::Path;
+
 use governance::Policy;
 use governance::rules::{
     CommandRule, EffectivePolicy, HostPattern, ListPurpose, ListedPattern, ToolRules, own_part,
@@ -49,6 +51,15 @@ pub fn lint<'a>(
     findings.findings.sort_by(|a, b| (&a.file, a.line, &a.message).cmp(&(&b.file, b.line, &b.message)));
     findings.findings.dedup();
     findings.findings
+}
+
+/// Returns the folder of a pattern if it does not exist.
+fn missing_folder(allowed: &ListedPattern) -> Option<&Path> {
+    let prefix = allowed.literal_prefix.as_path();
+    let is_literal = allowed.pattern.literal_prefix().1.is_empty();
+    let folder = prefix.parent().filter(|_| is_literal).unwrap_or(prefix);
+    // An error other than a missing file does not prove that the folder is missing.
+    folder.try_exists().is_ok_and(|exists| !exists).then_some(folder)
 }
 
 impl LintFindings<'_> {
@@ -119,6 +130,32 @@ impl LintFindings<'_> {
         for allowed in list.globs.patterns() {
             if let Some((_, by)) = forbidding.covering(&allowed.pattern).next() {
                 self.add_unmatchable(&allowed.rule, &allowed.text, &by.rule);
+            }
+        }
+        self.check_folders_exist(definition, list.globs.patterns());
+    }
+
+    /// Reports patterns below a folder that does not exist, which is usually a typo. A list of a tool that only
+    /// reads may name folders of several systems, so it is reported only if none of them exists.
+    fn check_folders_exist(&mut self, definition: &ToolDefinition, allowed: &[ListedPattern]) {
+        let missing: Vec<(&ListedPattern, &Path)> =
+            allowed.iter().filter_map(|allowed| Some((allowed, missing_folder(allowed)?))).collect();
+        let modifies = definition.path_arguments().iter().any(|path| path.access.is_modifying());
+        if !modifies && missing.len() < allowed.len() {
+            return;
+        }
+        for (allowed, folder) in missing {
+            // Another finding on the line explains more.
+            let is_of_line =
+                |found: &DocumentError| found.line == allowed.rule.line && found.file == *allowed.rule.file;
+            if !self.findings.iter().any(is_of_line) {
+                let message =
+                    format!("`{}` matches no folder: {} does not exist", allowed.text, folder.display());
+                self.add(
+                    &allowed.rule,
+                    &message,
+                    "correct the line, or create the folder; a write with `create_dirs: true` creates it too",
+                );
             }
         }
     }

@@ -64,7 +64,10 @@ impl Tool {
 /// All tools of one configuration snapshot.
 #[derive(Default)]
 pub struct ToolRegistry {
+    /// Highest major version of each tool.
     tools: BTreeMap<ToolName, Arc<Tool>>,
+    /// Lower major versions, which only `name@major` addresses.
+    lower_versions: BTreeMap<(ToolName, u64), Arc<Tool>>,
     /// Every alias and other spelling, with the name of its tool.
     aliases: HashMap<ToolName, ToolName>,
 }
@@ -84,38 +87,63 @@ impl ToolRegistry {
         self.add(Tool::new(definition, executor, |schema| schema)?)
     }
 
-    /// Adds a tool. Fails if one of its names or aliases is taken, and leaves the registry unchanged.
+    /// Adds a tool. Major versions of one tool share its names. Fails if another tool has one of its names or
+    /// aliases, or if its version exists, and leaves the registry unchanged.
     pub fn add(&mut self, tool: Tool) -> Result<(), RegistryError> {
         let (definition, name) = (&tool.definition, tool.definition.name().clone());
+        let is_known =
+            self.versions(name.as_str()).any(|known| known.definition.major() == definition.major());
         for taken in definition.callable_names() {
-            if let Some(holder) = self.holder(&taken) {
+            if let Some(holder) = self.holder(&taken).filter(|holder| is_known || **holder != name) {
                 return Err(RegistryError::NameTaken { holder: holder.clone(), name: taken });
             }
         }
         let others = definition.callable_names().filter(|spelling| *spelling != name);
         self.aliases.extend(others.map(|alias| (alias, name.clone())));
-        self.tools.insert(name, Arc::new(tool));
+        let highest = self.tools.get(&name).map(|known| known.definition.major());
+        let lower = match highest.is_some_and(|highest| highest > definition.major()) {
+            true => Some(Arc::new(tool)),
+            false => self.tools.insert(name.clone(), Arc::new(tool)),
+        };
+        self.lower_versions.extend(lower.map(|tool| ((name, tool.definition.major()), tool)));
         Ok(())
+    }
+
+    /// Returns the versions of the tool with this name or alias, the highest first.
+    pub fn versions(&self, name: &str) -> impl Iterator<Item = &Arc<Tool>> {
+        let name = ToolName::new(name).ok().and_then(|name| self.holder(&name).cloned());
+        let highest = name.as_ref().and_then(|name| self.tools.get(name));
+        let lower = name.into_iter().flat_map(|name| {
+            self.lower_versions.range((name.clone(), 0)..=(name, u64::MAX)).rev().map(|(_, tool)| tool)
+        });
+        highest.into_iter().chain(lower)
+    }
+
+    /// Returns the registered tool of a definition.
+    pub fn tool_of(&self, definition: &ToolDefinition) -> Option<&Arc<Tool>> {
+        let mut versions = self.versions(definition.name().as_str());
+        versions.find(|tool| tool.definition.major() == definition.major())
     }
 
     fn holder(&self, name: &ToolName) -> Option<&ToolName> {
         self.tools.get_key_value(name).map(|(name, _)| name).or_else(|| self.aliases.get(name))
     }
 
-    /// Finds a tool by its name, an alias, or `name@major`, ignoring case. Never matches a part of a name.
+    /// Finds a tool by its name, an alias, or `name@major`, ignoring case. A name without version means the
+    /// highest one. Never matches a part of a name.
     pub fn get(&self, wanted: &str) -> Option<&Arc<Tool>> {
         // Common case: the caller uses the exact name, so no `ToolName` is allocated.
         if let Some(tool) = self.tools.get(wanted) {
             return Some(tool);
         }
         let name = wanted.split_once('@').map_or(wanted, |(name, _)| name);
-        let tool = self.tools.get(self.holder(&ToolName::new(name).ok()?)?)?;
-        tool.definition.matches_name(wanted).then_some(tool)
+        self.versions(name).find(|tool| tool.definition.matches_name(wanted))
     }
 
     /// Keeps only the tools for which `keep` returns true, with their aliases.
     pub fn retain(&mut self, keep: impl Fn(&ToolDefinition) -> bool) {
         self.tools.retain(|_, tool| keep(&tool.definition));
+        self.lower_versions.retain(|(name, _), tool| self.tools.contains_key(name) && keep(&tool.definition));
         self.aliases.retain(|_, name| self.tools.contains_key(name));
     }
 
@@ -124,7 +152,12 @@ impl ToolRegistry {
         nearest_word(wanted, self.tools.keys().map(ToolName::as_str))
     }
 
-    /// Returns all definitions, sorted by name.
+    /// Returns every version of every tool.
+    pub fn all_versions(&self) -> impl Iterator<Item = &Arc<Tool>> {
+        self.tools.values().chain(self.lower_versions.values())
+    }
+
+    /// Returns the definitions of the highest versions, sorted by name.
     pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
         self.tools.values().map(|tool| &tool.definition)
     }
@@ -262,6 +295,36 @@ mod tests {
             assert!(registry.get(absent).is_none(), "{absent}");
         }
         assert_eq!(registry.nearest("git_statsu"), Some("git.status"));
+    }
+
+    #[test]
+    fn two_majors_of_one_tool_are_addressed_side_by_side() {
+        let version = |version: &str, alias: &str| {
+            let mut spec = spec("git.status");
+            (spec.version, spec.aliases) = (version.into(), vec![alias.into()]);
+            spec
+        };
+        for order in [["1.4.0", "2.1.0"], ["2.1.0", "1.4.0"]] {
+            let mut registry = registry(order.map(|number| version(number, "gs")));
+            let found = |name: &str| registry.get(name).map(|tool| tool.definition().version().to_owned());
+            for (name, expect) in [
+                ("git.status", Some("2.1.0")),
+                ("gs", Some("2.1.0")),
+                ("GIT.status@1", Some("1.4.0")),
+                ("gs@1", Some("1.4.0")),
+                ("git__status@2", Some("2.1.0")),
+                ("git.status@3", None),
+            ] {
+                assert_eq!(found(name).as_deref(), expect, "{name}");
+            }
+            assert_eq!((registry.definitions().count(), registry.all_versions().count()), (1, 2));
+            let again = version("1.9.0", "other").check().unwrap();
+            assert!(registry.register(again, Arc::new(IdleTool)).is_err(), "one tool for each major");
+            let shadow = ToolSpec { aliases: vec!["gs".into()], ..spec("other") };
+            assert!(registry.register(shadow.check().unwrap(), Arc::new(IdleTool)).is_err());
+            registry.retain(|definition| definition.major() == 2);
+            assert_eq!(registry.all_versions().count(), 1);
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Messages up to this size need no share of the budget.
 pub(crate) const SMALL_MESSAGE_BYTES: usize = 64 * 1024;
 /// Total size of all longer messages. No single message may be longer.
-pub(crate) const TOTAL_BYTES: usize = 64 * 1024 * 1024;
+pub(crate) const TOTAL_BYTES: usize = 128 * 1024 * 1024;
 /// Bytes per semaphore permit. Permits are counted in 32 bits, so one permit per byte would limit the total.
 const BYTES_PER_PERMIT: usize = 1024;
 

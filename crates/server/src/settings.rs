@@ -38,6 +38,8 @@ pub struct Settings {
     pub reload: ReloadMode,
     /// Limits of connections.
     pub limits: ConnectionLimits,
+    /// Line of `max_line_bytes` in the settings file, if it is there.
+    pub max_line_bytes_line: Option<u64>,
     /// Retention and availability settings of the ledger.
     pub ledger: LedgerSettings,
     /// Settings of the web tools.
@@ -92,7 +94,7 @@ pub struct ConnectionLimits {
 impl Default for ConnectionLimits {
     fn default() -> Self {
         ConnectionLimits {
-            max_line_bytes: 4 * 1024 * 1024,
+            max_line_bytes: 16 * 1024 * 1024,
             max_connections: 256,
             unreduced_connections: None,
             max_in_flight: 64,
@@ -135,6 +137,7 @@ impl Settings {
             workspaces: file.workspaces.iter().map(workspace).collect::<Result<_, _>>()?,
             reload: file.reload,
             limits: check_limits(document, &file.limits)?,
+            max_line_bytes_line: file.limits.max_line_bytes.as_ref().map(|number| number.line),
             ledger: retention::check_ledger(document, &file.ledger)?,
             web: web::check(document, &file.web, user_home)?,
             keys: keys::check(document, &file.keys, user_home)?,
@@ -260,6 +263,7 @@ mod tests {
         let message = Settings::load(&home).unwrap_err().to_string();
         assert!(message.contains("chmod go-w"), "a user who can write it sets the workspaces: {message}");
         let template = Settings::parse(&home, SETTINGS_TEMPLATE).unwrap();
+        let template = Settings { max_line_bytes_line: None, ..template };
         assert_eq!(template, Settings::default(), "the template states the defaults");
     }
 
@@ -271,7 +275,7 @@ mod tests {
             "limits:\n  max_line_bytes: 4096\n  max_connections: 1\n  max_in_flight_per_connection: 2\n",
             "  drain_seconds: 0\n  write_stall_seconds: 1\n  approval_answer_seconds: 20\ncapture_content: true\n",
             "ledger:\n  keep_bytes: 16777216\n  keep_days: 30\n  when_unavailable: allow_reads\n",
-            "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    cache_seconds: 0\n    providers:\n",
+            "web:\n  robots: respect\n  ca_file: ~/ca.pem\n  search:\n    providers:\n",
             "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
             "undo:\n  keep_bytes: 0\n  keep_days: 2\n",
             "keys:\n  exa: {host: MCP.Exa.ai, key_file: ~/exa}\n  here: {host: \"[::1]\", key_variable: HERE}\n",
@@ -314,7 +318,6 @@ mod tests {
             robots: RobotsSetting::Respect,
             ca_file: Some("/home/u/ca.pem".into()),
             providers: vec![provider(SearchProvider::Brave), tavily],
-            cache_duration: Duration::ZERO,
         };
         assert_eq!(settings.web, expect);
         let key = |host: &str, file: Option<&str>, variable: Option<&str>| KeySetting {
@@ -371,7 +374,6 @@ mod tests {
         check("web: {robot: ignore}\n", 1, "did you mean `robots`?");
         check("web:\n  ca_file: here.pem\n", 2, "is not an absolute path");
         check("web:\n  user_agent: \"\"\n", 2, "user_agent");
-        check("web:\n  search:\n    cache_seconds: 86401\n", 3, "between 0 and 86400");
         let provider = |entry: &str, expect: &str| {
             check(&format!("web:\n  search:\n    providers:\n      - {entry}\n"), 4, expect);
         };

@@ -88,7 +88,7 @@ pub enum WorkspaceAccessSetting {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsFile {
-    /// Longest message in either direction, in bytes. Default 4194304 (4 MiB).
+    /// Longest message in either direction, in bytes. Default 16777216 (16 MiB).
     pub(crate) max_line_bytes: Option<Located<u64>>,
     /// Maximum number of connections to the agent socket. Default 256, or fewer if the file descriptor limit
     /// is low.

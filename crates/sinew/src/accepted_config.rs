@@ -87,8 +87,9 @@ impl ConfigFiles {
     pub(crate) fn with_origins(mut self, snapshot: &ConfigSnapshot) -> ConfigFiles {
         let origins = snapshot
             .registry
-            .definitions()
-            .filter_map(|tool| Some((tool.name().to_string(), Value::from(tool.origin()?))));
+            .all_versions()
+            .map(|tool| tool.definition())
+            .filter_map(|tool| Some((tool.version_key(), Value::from(tool.origin()?))));
         let origins = Value::Object(origins.collect()).to_string();
         self.0.insert(PathBuf::from(ORIGINS_FILE), origins.into_bytes());
         self.0.insert(PathBuf::from(LAYERS_FILE), b"1\n".to_vec());

@@ -10,7 +10,7 @@ use std::thread::ScopedJoinHandle;
 
 use connectors::PinVersion;
 use execution::host::Host;
-use execution::{ConfigSnapshot, LayerParts, ToolExecutionLayer};
+use execution::{ConfigSnapshot, LayerParts, ManifestProblem, ToolExecutionLayer};
 use file_access::{UndoLimits, UndoStore};
 use governance::files::Isolation;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
@@ -31,6 +31,7 @@ use crate::exit::CommandError;
 use crate::host_table::{self, TableCheckLevel};
 use crate::layer_hooks;
 use crate::manifests;
+use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::print_warning;
 
@@ -91,10 +92,15 @@ fn build_snapshot(
         let registry = register_tools(setting, settings, scrutiny, taking);
         (registry, join_thread(policy))
     });
-    let (registry, policy) = (registry?, policy?);
+    let ((registry, problems), policy) = (registry?, policy?);
     let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     check_policy(&policy, &registry, &hosts)?;
+    let file = setting.home().settings_file().display().to_string();
+    let definitions = registry.definitions().map(AsRef::as_ref);
+    for warning in message_limit::check(settings, &file, &policy, definitions) {
+        print_warning(format!("warning: {warning}"));
+    }
     let curated = load_curated_map(setting, &registry)?;
     let mut list = Vec::new();
     for configured in &settings.workspaces {
@@ -121,10 +127,10 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+    let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
-    Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys })
+    Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems })
 }
 
 /// Joins a thread and propagates its panic.
@@ -149,23 +155,24 @@ pub(crate) fn detect_isolation() -> Option<Isolation> {
     }
 }
 
-/// Registers the built-in tools and those of manifests.
+/// Registers the built-in tools and those of manifests. Returns the manifests that could not be loaded, too.
 fn register_tools(
     setting: &CommandContext,
     settings: &Settings,
     scrutiny: TableCheckLevel,
     taking: PinVersion,
-) -> Result<ToolRegistry, CommandError> {
+) -> Result<(ToolRegistry, Vec<ManifestProblem>), CommandError> {
     let mut registry = ToolRegistry::new();
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
     let web = shared_web(settings)?;
     toolbox::register(&mut registry, sandbox, internals, web, &undo_store(setting, settings))
         .map_err(CommandError::failed)?;
+    let mut problems = Vec::new();
     // A hook judges only the host's tools and must be fast, so manifests are not loaded.
     if scrutiny == TableCheckLevel::Full {
-        manifests::register((setting, settings), web.gateway(), taking, &mut registry)?;
+        problems = manifests::register((setting, settings), web.gateway(), taking, &mut registry)?;
     }
-    Ok(registry)
+    Ok((registry, problems))
 }
 
 /// Loads the policy for a machine with this isolation.

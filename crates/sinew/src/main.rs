@@ -15,6 +15,7 @@ mod host_table;
 mod http_bridge;
 mod layer_hooks;
 mod manifests;
+mod message_limit;
 mod render;
 mod reserved_folders;
 mod service;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use connectors::{ConfiguredKey, ConfiguredKeys, Connectors, PinStore, PinVersion};
-use manifest::{Manifest, ManifestLoadResult};
+use execution::ManifestProblem;
+use manifest::{DiagnosticSeverity, Manifest, ManifestLoadResult};
 use outbound::{HttpGateway, KeySources};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
 use server::settings::{KeySetting, Settings};
-use strict_yaml::Document;
+use strict_yaml::{Document, DocumentError};
 
 use crate::accepted_config;
 use crate::command_context::CommandContext;
@@ -18,20 +19,26 @@ use crate::exit::CommandError;
 use crate::function_workers;
 use crate::terminal::{escape_invisible, print_warning};
 
-/// Registers the tools of manifests. A problem is printed and affects only its own manifest or tool.
+/// Registers the tools of manifests. A problem is printed and affects only its own manifest or tool; those that
+/// keep one from being used are returned.
 pub(crate) fn register(
     (setting, settings): (&CommandContext, &Settings),
     gatekeeper: &HttpGateway,
     taking: PinVersion,
     registry: &mut ToolRegistry,
-) -> Result<(), CommandError> {
+) -> Result<Vec<ManifestProblem>, CommandError> {
     let folder = setting.home().tools_dir();
     let loaded = match folder.is_dir() {
         true => load_manifests(&counted_files(folder, settings.limits.max_manifests)?, registry)?,
-        false => return Ok(()),
+        false => return Ok(Vec::new()),
     };
+    let mut problems = Vec::new();
     for diagnostic in &loaded.diagnostics {
         print_warning(escape_invisible(&diagnostic.to_string()));
+        if diagnostic.severity() == DiagnosticSeverity::Error {
+            let DocumentError { file, line, message, .. } = diagnostic.error.clone();
+            problems.push(ManifestProblem { file, line, code: diagnostic.code.as_str().to_owned(), message });
+        }
     }
     let connectors = Connectors::new(
         Sandbox::of_this_process(),
@@ -44,12 +51,12 @@ pub(crate) fn register(
     let connectors = connectors.with_accepted_origins(accepted).with_pin_store(pin_store(setting, taking));
     let connectors = connectors.with_keys(host_keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
-        print_warning(escape_invisible(&format!(
-            "warning: the tool `{}` is skipped: {}",
-            skipped.name, skipped.why
-        )));
+        let message = format!("the tool `{}` is skipped: {}", skipped.name, skipped.why);
+        print_warning(escape_invisible(&format!("warning: {message}")));
+        let (file, code) = (folder.display().to_string(), "tool_skipped".to_owned());
+        problems.push(ManifestProblem { file, line: 0, code, message });
     }
-    Ok(())
+    Ok(problems)
 }
 
 /// Returns the manifests of a folder, unless there are more than `most`: loading takes time and memory for each.

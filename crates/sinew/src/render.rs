@@ -12,6 +12,16 @@ use crate::terminal::{
     escape_invisible_line, paint, print_external_text, print_message, print_result_line, print_warning,
 };
 
+/// Returns one line about a manifest or tool that could not be loaded.
+pub(crate) fn manifest_problem(problem: &Value) -> String {
+    let text = |key: &str| problem[key].as_str().unwrap_or_default();
+    let place = match problem["line"].as_u64() {
+        None | Some(0) => text("file").to_owned(),
+        Some(line) => format!("{}:{line}", text("file")),
+    };
+    format!("{place}: {}: {}", text("code"), text("message"))
+}
+
 /// Prints a tool result: the output, then one line about the call.
 pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
     if let Some(repeat) = &result.metadata.repeat {

@@ -8,7 +8,7 @@ mod emit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
-use tool::{CallId, FailureKind, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
+use tool::{CallId, FailureKind, FaultParty, Mode, RefusalCode, RiskLevel, RuleRef, TraceContext};
 
 use crate::settings::TelemetrySettings;
 
@@ -94,6 +94,8 @@ pub enum TelemetryEvent<'a> {
         latency_ms: f64,
         /// Size of the output in bytes.
         output_bytes: u64,
+        /// True if the result of an earlier call was returned and the tool did not run.
+        cached: bool,
     },
     /// The tool did not start or did not complete.
     ToolCallFailed {
@@ -101,6 +103,8 @@ pub enum TelemetryEvent<'a> {
         call: CallContext<'a>,
         /// Kind of failure.
         kind: FailureKind,
+        /// Party responsible for the failure.
+        fault: FaultParty,
         /// Message of the failure.
         error: &'a str,
         /// Time since the first byte of the request, in milliseconds.
@@ -208,6 +212,17 @@ pub enum TelemetryEvent<'a> {
         /// Duration of the suspension.
         seconds: u64,
     },
+    /// A manifest, or a tool of one, could not be loaded. The rest of the configuration is in effect.
+    ManifestRejected {
+        /// Manifest file.
+        file: &'a str,
+        /// Line in the file; 0 if the problem has none.
+        line: u64,
+        /// Diagnostic code.
+        code: &'a str,
+        /// Description of the problem.
+        message: &'a str,
+    },
     /// A call waits for operator approval.
     ApprovalRequested {
         /// Call that waits.
@@ -251,6 +266,7 @@ impl TelemetryEvent<'_> {
             TelemetryEvent::ModeTransition { .. } => "mode_transition",
             TelemetryEvent::LedgerPressure { .. } => "ledger_pressure",
             TelemetryEvent::CallerSuspended { .. } => "caller_suspended",
+            TelemetryEvent::ManifestRejected { .. } => "manifest_rejected",
             TelemetryEvent::ApprovalRequested { .. } => "approval_requested",
             TelemetryEvent::ApprovalDecided { .. } => "approval_decided",
         }

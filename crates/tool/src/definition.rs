@@ -125,6 +125,14 @@ impl ToolDefinition {
         &self.version
     }
 
+    /// Returns the name, with its major version unless that is 1. Two versions of a tool have different keys.
+    pub fn version_key(&self) -> String {
+        match self.major {
+            1 => self.name.to_string(),
+            major => format!("{}@{major}", self.name),
+        }
+    }
+
     /// Returns the major version, for `name@major`.
     pub fn major(&self) -> u64 {
         self.major

@@ -1,5 +1,7 @@
 //! Failure of a call that was accepted: the tool started, or should have started, and did not complete.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -139,13 +141,43 @@ pub struct Failure {
     /// Sandbox tier the tool ran in.
     #[serde(skip)]
     pub sandbox: SandboxTier,
+    /// True if the network or a peer is responsible, whatever the kind: a timeout may be a fault of either.
+    #[serde(skip)]
+    pub is_network_fault: bool,
+    /// Pause that the peer asks for before it is asked again.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
 }
 
 impl Failure {
     /// Creates a failure without hint, output or refusal.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        let (message, sandbox) = (message.into(), SandboxTier::None);
-        Failure { kind, message, hint: None, output: None, content: Vec::new(), refusal: None, sandbox }
+        Failure {
+            kind,
+            message: message.into(),
+            hint: None,
+            output: None,
+            content: Vec::new(),
+            refusal: None,
+            sandbox: SandboxTier::None,
+            is_network_fault: false,
+            retry_after: None,
+        }
+    }
+
+    /// Creates the failure of a peer that did not respond in time.
+    pub fn network_timeout(message: impl Into<String>) -> Self {
+        Failure { is_network_fault: true, ..Failure::new(FailureKind::TimedOut, message) }
+    }
+
+    /// Returns the party responsible for this failure.
+    pub fn fault(&self) -> FaultParty {
+        if self.is_network_fault { FaultParty::Network } else { self.kind.fault() }
+    }
+
+    /// Returns true if the network failed in a way that a second attempt may not meet.
+    pub fn is_transient(&self) -> bool {
+        self.kind == FailureKind::Transient || (self.kind == FailureKind::TimedOut && self.is_network_fault)
     }
 
     /// Creates the failure of a tool that policy stopped while it ran.

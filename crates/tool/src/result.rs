@@ -311,8 +311,8 @@ impl ToolResult {
 
     /// Creates the result of a call that started and did not complete.
     pub fn failed(tool_name: &str, failure: Failure, mut metadata: ResultMetadata, latency_ms: f64) -> Self {
-        let kind = failure.kind;
-        let (fault, retryable) = (kind.fault(), kind.is_retryable());
+        let (kind, fault) = (failure.kind, failure.fault());
+        let retryable = kind.is_retryable();
         metadata.sandbox = SandboxReport { tier: failure.sandbox };
         metadata.failure = Some(FailureReport { kind, fault, retryable, hint: failure.hint, outcome: None });
         metadata.refusal = failure.refusal.map(|refusal| *refusal);

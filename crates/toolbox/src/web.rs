@@ -56,7 +56,7 @@ impl WebAccess {
             user_agent: options.user_agent,
             robots: options.robots,
             pages: TtlCache::new(fetch_url::CACHE_TTL, fetch_url::CACHE_ENTRIES),
-            search_providers: ProviderChain::new(options.providers, options.cache_for),
+            search_providers: ProviderChain::new(options.providers),
         };
         Ok(WebAccess { state: Arc::new(state) })
     }

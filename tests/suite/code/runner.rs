@@ -73,6 +73,13 @@ fn missing_tests_and_a_failed_run_are_distinct() {
     let broken = run(&daemon, &json!({"path": "broken"}));
     assert_eq!(broken["output"]["outcome"], "tests_not_run", "{broken}");
     assert!(broken["error"].as_str().unwrap().contains("no_such_module"), "{broken}");
+    for missing in ["test_gone.py", "test_gone.py::test_a", "tests/unit"] {
+        let result = run(&daemon, &json!({"path": "empty", "tests": [missing]}));
+        assert_eq!(result["metadata"]["failure"]["kind"], "not_found", "{result}");
+        let file = missing.split("::").next().unwrap();
+        let said = format!("`{file}` does not exist in the project directory");
+        assert_eq!(result["error"], said, "{result}");
+    }
 }
 
 /// Hostile test file: each line that it prints is something it could reach.

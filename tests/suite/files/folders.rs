@@ -100,6 +100,35 @@ fn every_folder_to_be_created_is_judged() {
 }
 
 #[test]
+fn path_pattern_applies_before_its_folder_exists() {
+    let home = Home::initialised();
+    let above = home.user_home().display().to_string();
+    let rule = format!(
+        "tools:\n  write_file:\n    allowed_paths:\n      - {above}/dev/agent/**\n      - {above}/notes/*.md\n"
+    );
+    home.configure("governance/tools.yaml", &rule);
+    let checked = home.run(&["check"]).must_exit(0).stdout();
+    for folder in ["dev/agent", "notes"] {
+        assert!(
+            checked.contains(&format!("matches no folder: {above}/{folder} does not exist")),
+            "{checked}"
+        );
+    }
+    let daemon = Daemon::start_in(home.without_automatic_modes());
+    let mut scene = FileToolFixture { agent: daemon.agent(), daemon };
+    let write = |path: &str| json!({"path": format!("{above}/{path}"), "content": "x", "create_dirs": true});
+    for path in ["dev/other/a.md", "dev/a.md", "notes/deep/a.md", "else/agent/a.md"] {
+        assert_eq!(scene.refusal_of("write_file", write(path)).0, "path_not_allowed", "{path}");
+    }
+    for path in ["dev/agent/drafts/a.md", "notes/a.md"] {
+        scene.output_of("write_file", write(path));
+        assert_eq!(std::fs::read_to_string(format!("{above}/{path}")).unwrap(), "x", "{path}");
+    }
+    let checked = scene.daemon.home().run(&["check"]).must_exit(0).stdout();
+    assert!(!checked.contains("matches no folder"), "{checked}");
+}
+
+#[test]
 fn undo_keeps_a_folder_that_others_use() {
     let mut scene = FileToolFixture::new();
     let first =

@@ -49,7 +49,10 @@ fn hostile(home: &Home) -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn hostile_input_blocks_or_is_reported_and_never_decides() {
-    let daemon = Daemon::start();
+    let home = Home::initialised();
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
+    home.configure("sinew.yaml", &settings.replace("max_line_bytes: 16777216", "max_line_bytes: 4194304"));
+    let daemon = Daemon::start_in(home);
     for (what, bytes) in hostile(daemon.home()) {
         let reported = run(daemon.home(), &["pre-tool-use"], &bytes);
         assert!(reported.stdout.len() < 5000, "{what}: {} bytes", reported.stdout.len());
@@ -208,6 +211,11 @@ fn post_hook_names_secrets_and_shows_how_to_repair() {
     assert_eq!(reported.object["hookSpecificOutput"]["hookEventName"], "PostToolUseFailure");
     let curated = failed("mcp__mail__GMAIL_SEND_EMAIL", "1 validation error: Field required");
     assert!(context(&curated).contains("recipient_email"), "{}", curated.object);
+    let content = json!([{"type": "text", "text": "1 validation error: Field required"}]);
+    let reported =
+        after(json!({"hook_event_name": "PostToolUse", "tool_name": "mcp__mail__GMAIL_SEND_EMAIL",
+        "tool_response": {"isError": true, "content": content}}));
+    assert!(context(&reported).contains("recipient_email"), "an error in a result: {}", reported.object);
     assert_eq!(failed("Write", "disk full").object, json!({}), "that is not the call's fault");
     assert_eq!(failed("Task", "a parameter is required").object, json!({}), "no example is known");
     assert!(

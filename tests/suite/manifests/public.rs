@@ -176,3 +176,32 @@ fn new_manifest_of_each_type_has_no_errors() {
     }
     home.run(&["manifest", "new", "Not_A_Name", "--type", "cli"]).must_exit(7);
 }
+
+/// The network is open for the import alone, and only if the operator asks for it.
+#[test]
+fn import_opens_the_network_only_on_request() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let home = Home::initialised().without_automatic_modes();
+    let script = format!(
+        "import socket\nsocket.create_connection((\"127.0.0.1\", {port}), 5).close()\n{}",
+        include_str!("server.py")
+    );
+    let server = home.file("online.py", &script).display().to_string();
+    let import = |more: &[&str]| {
+        let words = ["manifest", "import", "online"].into_iter().chain(more.iter().copied());
+        home.run(&words.chain(["--read-only", "--", "python3", &server]).collect::<Vec<_>>())
+    };
+    let offline = import(&[]).must_exit(1);
+    assert!(offline.stderr().contains("add `--network`"), "{offline}");
+    assert!(!home.root().join("tools/online.yaml").exists(), "{offline}");
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err(), "nothing connected");
+    let online = import(&["--network"]).must_exit(0);
+    assert!(online.stdout().contains("online.echo"), "{online}");
+    assert!(listener.accept().is_ok(), "the server connected while it was imported");
+    let daemon = Daemon::start_in(home);
+    let called = daemon.agent().execute("online.echo", &json!({"text": "a"}));
+    assert_eq!(called["success"], false, "a call has no network: {called}");
+    assert!(listener.accept().is_err(), "nothing connected for the call");
+}

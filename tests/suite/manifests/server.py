@@ -63,7 +63,7 @@ def call(name, given, meta):
         say({"method": "notifications/message", "params": {"data": "x"}})
         return text(json.dumps(refused.get("error", {}).get("code")))
     if name == "complain":
-        return {**text("no such task"), "isError": True}
+        return {**text(given.get("text", "no such task")), "isError": True}
     if name == "look":
         path = given.get("path", "/nowhere")
         found = {"born": BORN, "calls": calls, "content": content(path), "traceparent": meta.get("traceparent"),

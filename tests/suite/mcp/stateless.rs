@@ -26,7 +26,7 @@ fn client_discovers_and_calls_tools_without_a_handshake() {
     let found = &found["result"];
     assert_eq!(found["supportedVersions"], json!(["2026-07-28"]), "{found}");
     assert_eq!(found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "sinew");
-    assert_eq!(found["_meta"]["sinew/limits"]["max_line_bytes"], 4_194_304, "{found}");
+    assert_eq!(found["_meta"]["sinew/limits"]["max_line_bytes"], 16_777_216, "{found}");
     assert_eq!((&found["resultType"], &found["cacheScope"]), (&json!("complete"), &json!("private")));
     let listed = ask(&mut client, "tools/list", json!({}));
     let listed = &listed["result"];

@@ -60,7 +60,7 @@ fn results_have_no_advertisements_and_are_cached() {
         "{request}"
     );
     let again = search(&daemon, "rust language !w");
-    assert_eq!((&again["output"]["cached"], server.connections()), (&json!(true), 1), "{again}");
+    assert_eq!((&again["metadata"]["cached"], server.connections()), (&json!(true), 1), "{again}");
     assert_eq!(again["output"]["results"], output["results"]);
 }
 

@@ -37,8 +37,9 @@ impl ServerBackoff {
                 let message = format!(
                     "the server failed {failures} times in a row; the next attempt is in {seconds:.0} s"
                 );
-                Err(Failure::new(FailureKind::Transient, message)
-                    .with_hint(format!("last failure: {}", self.why)))
+                let failure = Failure::new(FailureKind::Transient, message);
+                let hint = format!("last failure: {}", self.why);
+                Err(Failure { retry_after: Some(left), ..failure.with_hint(hint) })
             }
             _ => Ok(()),
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use guardrail::CuratedGuardrails;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use telemetry::redact::{self, Redactor};
 use telemetry::{CallContext, TelemetryEvent, emit};
 use tool::text::{MAX_QUOTED_CHARS, shorten};
@@ -17,8 +17,13 @@ use crate::secret_screening::for_each_text;
 /// Outcome of a host call.
 #[derive(Clone, Debug)]
 pub enum HostCallOutcome {
-    /// The tool returned this value.
-    Succeeded(Value),
+    /// The tool returned a value. An MCP tool may report an error in it.
+    Succeeded {
+        /// Tool name in the host's spelling.
+        tool: String,
+        /// Value that the host reports.
+        answer: Value,
+    },
     /// The tool failed.
     Failed {
         /// Tool name in the host's spelling.
@@ -38,24 +43,26 @@ impl ToolExecutionLayer {
         let host = snapshot.host(host)?;
         Ok(match review {
             HostCallOutcome::Failed { tool, error } => {
-                let advice = host.example_advice(&snapshot.curated, &tool, &error);
-                if advice.is_some() {
-                    self.announce_nudge(&tool, &error);
-                }
-                advice
+                self.nudge(&tool, &error, host.example_advice(&snapshot.curated, &tool, &error))
             }
-            HostCallOutcome::Succeeded(answer) => {
+            HostCallOutcome::Succeeded { tool, answer } => {
+                let error = reported_error(&answer);
+                let advice =
+                    error.as_ref().and_then(|error| host.example_advice(&snapshot.curated, &tool, error));
+                let nudge = self.nudge(&tool, error.as_deref().unwrap_or_default(), advice);
                 let looking = move || secrets_advice(&redact::shared(), &answer);
                 // A result can have megabytes, and other calls wait for this thread.
-                tokio::task::spawn_blocking(looking).await.unwrap_or_default()
+                joined(nudge, tokio::task::spawn_blocking(looking).await.unwrap_or_default())
             }
         })
     }
 }
 
 impl ToolExecutionLayer {
-    /// Emits the event of advice on a malformed host call. The host reports no id of the call.
-    fn announce_nudge(&self, tool: &str, error: &str) {
+    /// Returns the advice on a malformed host call, and emits its event if there is any. The host reports no
+    /// id of the call.
+    fn nudge(&self, tool: &str, error: &str, advice: Advice) -> Advice {
+        advice.as_ref()?;
         let (trace, tool) = (TraceContext::root(), shorten(tool, MAX_QUOTED_CHARS));
         let call = CallContext {
             tool: &tool,
@@ -65,6 +72,7 @@ impl ToolExecutionLayer {
             session: None,
         };
         emit(TelemetryEvent::ToolValidationNudge { call, error });
+        advice
     }
 }
 
@@ -76,12 +84,32 @@ impl Host {
             return None;
         }
         let of_table = match self.tool(tool) {
-            Some(HostTool::Judged(judged)) => judged.definition().example().map(Value::to_string),
+            Some(HostTool::Judged(judged)) => judged.definition().example(),
             Some(HostTool::SinewTool) => return None,
             None => None,
         };
-        let example = of_table.or_else(|| curated.example_text(tool))?;
+        let of_table = of_table.filter(|example| !example.as_object().is_some_and(Map::is_empty));
+        let example = of_table.map(Value::to_string).or_else(|| curated.example_text(tool))?;
         Some(format!("Sinew: the call of {tool} was malformed. Example of a valid call: {example}"))
+    }
+}
+
+/// Returns the text of an error that an MCP tool reports in its result, as `isError` or in the spelling of the
+/// host.
+pub fn reported_error(answer: &Value) -> Option<String> {
+    let is_error = ["isError", "is_error"].iter().any(|key| answer.get(key) == Some(&Value::Bool(true)));
+    let content = answer.get("content").filter(|_| is_error)?;
+    let texts = content.as_array().map_or_else(Vec::new, |blocks| {
+        blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect::<Vec<_>>()
+    });
+    Some(content.as_str().map_or_else(|| texts.join("\n"), str::to_owned))
+}
+
+/// Joins two pieces of advice.
+pub fn joined(first: Advice, second: Advice) -> Advice {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first}\n{second}")),
+        (first, second) => first.or(second),
     }
 }
 

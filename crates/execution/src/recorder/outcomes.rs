@@ -27,10 +27,15 @@ pub(crate) fn record_outcome(
     end: ExecutionEnd,
 ) -> ToolResult {
     let definition = Arc::clone(order.value().call().definition());
+    let mut cached_from = None;
     let (end, started, attempts) = match end {
         ExecutionEnd::Ran { result: end, attempts } => {
             layer.count_ended(call, &definition, &end);
             (end, ToolStart::Yes(effect(&definition)), attempts)
+        }
+        ExecutionEnd::Cached { from, result } => {
+            cached_from = Some(from);
+            (Ok(result), ToolStart::No, 0)
         }
         ExecutionEnd::NotStarted(failure) => (Err(failure), ToolStart::No, 0),
     };
@@ -40,6 +45,7 @@ pub(crate) fn record_outcome(
         stages: stages(call),
         attempts: (attempts > 1).then_some(attempts),
         undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
+        cached_from,
     };
     let outcome = LedgerOutcome { facts, ..outcome(layer, latency, started, &end) };
     let concluded = {
@@ -53,8 +59,10 @@ pub(crate) fn record_outcome(
         Err(error) => (Err(unrecorded_failure(&end, &error)), false),
     };
     let name = definition.name().as_str();
+    let cached = cached_from.is_some();
     let metadata = ResultMetadata {
         recorded,
+        cached,
         definition_hash: Some(definition.shared_hash()),
         remaining: order.value().remaining_calls(layer.limits.counts(&call.caller_key, definition.name())),
         ..metadata(call)
@@ -63,7 +71,8 @@ pub(crate) fn record_outcome(
         Ok(BoundedOutput { output: done, canonical }) => {
             layer.tally.done.fetch_add(1, Ordering::Relaxed);
             let output_bytes = canonical.len() as u64;
-            emit(TelemetryEvent::ToolCallCompleted { call: subject(call, name), latency_ms, output_bytes });
+            let call = subject(call, name);
+            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached });
             if let Some(cut) = &done.truncated {
                 metrics::record_truncation(definition.name(), cut);
             }
@@ -111,8 +120,9 @@ fn failed(
     metadata: ResultMetadata,
 ) -> ToolResult {
     layer.tally.failed.fetch_add(1, Ordering::Relaxed);
-    let (kind, error, latency_ms) = (failure.kind, failure.message.as_str(), call.latency_ms());
-    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, error, latency_ms });
+    let (kind, fault, error) = (failure.kind, failure.fault(), failure.message.as_str());
+    let latency_ms = call.latency_ms();
+    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, fault, error, latency_ms });
     ToolResult::failed(name, failure, metadata, latency_ms)
 }
 

@@ -47,11 +47,10 @@ pub fn curated_map_differences(old: &CuratedGuardrails, new: &CuratedGuardrails)
 
 /// Tools whose servers changed their definitions.
 fn server_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
-    let pinned =
-        |snapshot: &ConfigSnapshot, name: &str| snapshot.registry.get(name)?.executor().pinned_description();
-    let names = new.registry.definitions().map(|tool| tool.name().as_str());
-    let changed = names.filter_map(|name| {
-        let (before, after) = (pinned(old, name)?, pinned(new, name));
+    let changed = new.registry.all_versions().filter_map(|tool| {
+        let name = tool.definition().version_key();
+        let before = old.registry.tool_of(tool.definition())?.executor().pinned_description()?;
+        let after = tool.executor().pinned_description();
         if after.as_ref() == Some(&before) {
             return None;
         }
@@ -66,9 +65,9 @@ fn server_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyD
 
 /// Tools that were added, removed or redefined.
 pub(super) fn tool_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
-    fn tools(snapshot: &ConfigSnapshot) -> BTreeMap<&str, &ToolDefinition> {
-        let definitions = snapshot.registry.definitions();
-        definitions.map(|tool| (tool.name().as_str(), tool.as_ref())).collect()
+    fn tools(snapshot: &ConfigSnapshot) -> BTreeMap<String, &ToolDefinition> {
+        let definitions = snapshot.registry.all_versions().map(|tool| tool.definition().as_ref());
+        definitions.map(|tool| (tool.version_key(), tool)).collect()
     }
     let (before, after) = (tools(old), tools(new));
     let gone = before.keys().filter(|name| !after.contains_key(*name));
@@ -87,7 +86,7 @@ pub(super) fn tool_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Ve
 
 /// Describes a tool and the program behind it for the operator who accepts it.
 fn describe_tool(tool: &ToolDefinition, snapshot: &ConfigSnapshot) -> String {
-    let behind = snapshot.registry.get(tool.name().as_str()).map(|tool| tool.executor().backing());
+    let behind = snapshot.registry.tool_of(tool).map(|tool| tool.executor().backing());
     let kind = [("category", tool.category().to_string()), ("risk", tool.risk_level().to_string())];
     let description = kind.into_iter().chain(behind.unwrap_or_default());
     let description = description.map(|(label, text)| {
@@ -147,12 +146,13 @@ fn key_differences(
 /// Tools of both snapshots, each once, with the new definition first.
 fn definitions<'a>(old: &'a ConfigSnapshot, new: &'a ConfigSnapshot) -> Vec<&'a ToolDefinition> {
     let all = |snapshot: &'a ConfigSnapshot| {
-        let ours = snapshot.registry.definitions();
+        let ours = snapshot.registry.all_versions().map(|tool| tool.definition());
         ours.chain(snapshot.hosts.iter().flat_map(Host::definitions)).map(AsRef::as_ref)
     };
     let mut found: Vec<&ToolDefinition> = Vec::new();
     for definition in all(new).chain(all(old)) {
-        if !found.iter().any(|known| known.name() == definition.name()) {
+        let version = |known: &ToolDefinition| (known.name().clone(), known.major());
+        if !found.iter().any(|known| version(known) == version(definition)) {
             found.push(definition);
         }
     }
@@ -174,10 +174,12 @@ fn host_fingerprints(snapshot: &ConfigSnapshot) -> Vec<String> {
 impl ConfigSnapshot {
     /// Digest of everything in the snapshot.
     pub(crate) fn fingerprint(&self) -> String {
-        let pinned = |name: &str| self.registry.get(name)?.executor().pinned_description();
-        let tools = self.registry.definitions().map(|tool| match pinned(tool.name().as_str()) {
-            Some(pinned) => format!("{} {}", tool.hash(), canonical::digest(&pinned)),
-            None => tool.hash().to_owned(),
+        let tools = self.registry.all_versions().map(|tool| {
+            let hash = tool.definition().hash();
+            match tool.executor().pinned_description() {
+                Some(pinned) => format!("{hash} {}", canonical::digest(&pinned)),
+                None => hash.to_owned(),
+            }
         });
         let folders = self.workspaces.iter().map(|folder| format!("{:?}", folder));
         let files = [self.policy.hash().to_owned(), self.curated.hash().to_owned()];

@@ -78,6 +78,7 @@ fn snapshot(folder: &Path, rule: &str) -> ConfigSnapshot {
         workspaces: Workspaces::new(vec![workspace]),
         hosts: vec![host()],
         keys: std::collections::BTreeMap::new(),
+        problems: Vec::new(),
     }
 }
 
@@ -200,20 +201,28 @@ async fn finished_host_calls_get_advice() {
     let folder = tempfile::tempdir().unwrap();
     let layer = layer(folder.path(), "");
     let review = async |review| layer.review_host_call("other", review).await.unwrap();
+    let returned = |tool: &str, answer: Value| HostCallOutcome::Succeeded { tool: tool.to_owned(), answer };
     let secret = format!("ghp_{}", "a1B2".repeat(9));
-    let advice = review(HostCallOutcome::Succeeded(json!({"file": [{"content": format!("x {secret}")}]})))
-        .await
-        .unwrap();
+    let advice =
+        review(returned("Read", json!({"file": [{"content": format!("x {secret}")}]}))).await.unwrap();
     assert!(advice.contains("github_token") && !advice.contains(&secret), "{advice}");
-    let in_a_key = HostCallOutcome::Succeeded(json!({"env": {secret.as_str(): true}}));
+    let in_a_key = returned("Read", json!({"env": {secret.as_str(): true}}));
     assert!(review(in_a_key).await.unwrap().contains("github_token"));
-    assert_eq!(review(HostCallOutcome::Succeeded(json!(["token = 5", 5, null]))).await, None);
+    assert_eq!(review(returned("Read", json!(["token = 5", 5, null]))).await, None);
     let failed =
         |tool: &str, error: &str| HostCallOutcome::Failed { tool: tool.to_owned(), error: error.to_owned() };
     let missing = "InputValidationError: The required parameter `path` is missing";
     assert!(review(failed("Look", missing)).await.unwrap().contains("a.txt"));
     assert_eq!(review(failed("Look", "disk full")).await, None);
     assert_eq!(review(failed("Task", missing)).await, None);
+    let content = json!([{"type": "text", "text": missing}]);
+    for reported in
+        [json!({"isError": true, "content": content}), json!({"is_error": true, "content": missing})]
+    {
+        let advice = review(returned("Look", reported.clone())).await;
+        assert!(advice.is_some_and(|advice| advice.contains("a.txt")), "{reported}");
+    }
+    assert_eq!(review(returned("Look", json!({"content": content}))).await, None, "no error is reported");
     assert!(layer.review_host_call("stranger", failed("Look", missing)).await.is_err());
 }
 

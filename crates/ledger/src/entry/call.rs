@@ -141,6 +141,9 @@ pub struct OutcomeFacts {
     /// True if the changes can be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoable: Option<bool>,
+    /// Earlier call whose cached result was returned. The tool did not run for this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_from: Option<CallId>,
 }
 
 impl OutcomeFacts {

@@ -118,25 +118,34 @@ async fn unused_headers_are_dropped() {
 }
 
 #[tokio::test]
-async fn response_of_a_failing_gateway_is_requested_once_more() {
-    let check = async |headers: &'static str, expect: u16, connections: usize| {
-        let count = std::sync::atomic::AtomicUsize::new(0);
-        let server = Server::start(move |_, stream| {
-            let first = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
-            let bytes =
-                if first { response("503 Busy", headers, "no") } else { response("200 OK", "", "yes") };
-            let _ = stream.write_all(&bytes);
-        });
-        let answer = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(1000)).await.unwrap();
-        assert_eq!((answer.status, server.connections()), (expect, connections), "{headers}");
-    };
-    check("", 200, 2).await;
-    check("Retry-After: 60\r\n", 503, 1).await;
-    let failing = Server::with_response(response("504 Late", "", "no"));
-    let answer = gateway().get(&permit(OPEN), &failing.url("/"), &[], limits(1000)).await.unwrap();
-    assert_eq!((answer.status, failing.connections()), (504, 2), "no third attempt");
-    let short = gateway().get(&permit(OPEN), &failing.url("/"), &[], soon()).await.unwrap();
-    assert_eq!((short.status, failing.connections()), (504, 3), "no retry past the deadline");
+async fn status_of_a_failing_gateway_is_a_transient_network_fault() {
+    for (status, headers, pause) in [
+        ("502 Bad Gateway", "", None),
+        ("503 Busy", "Retry-After: 7\r\n", Some(Duration::from_secs(7))),
+        ("504 Timeout", "Retry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\n", Some(Duration::MAX)),
+    ] {
+        let server = Server::with_response(response(status, headers, "no"));
+        let error = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(1000)).await.unwrap_err();
+        let failure = tool::Failure::from(error);
+        assert_eq!((failure.kind.as_str(), failure.fault()), ("transient", tool::FaultParty::Network));
+        assert_eq!((failure.retry_after, server.connections()), (pause, 1), "{status}: {failure:?}");
+        assert!(failure.message.contains(&status[..3]), "{failure:?}");
+    }
+    let broken = Server::with_response(response("500 Broken", "", "why"));
+    let answer = gateway().get(&permit(OPEN), &broken.url("/"), &[], limits(1000)).await.unwrap();
+    assert_eq!((answer.status, answer.body.as_slice()), (500, b"why".as_slice()), "an answer of the server");
+}
+
+#[tokio::test]
+async fn silent_host_leaves_half_of_the_time_for_a_retry() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://127.0.0.1:{}/", silent.local_addr().unwrap().port());
+    let caps = ResponseLimits { body_bytes: 1000, deadline: Instant::now() + Duration::from_secs(4) };
+    let error = gateway().get(&permit(OPEN), &url, &[], caps).await.unwrap_err();
+    assert!(caps.deadline > Instant::now() + Duration::from_secs(1), "time is left");
+    let failure = tool::Failure::from(error);
+    assert_eq!((failure.kind.as_str(), failure.fault()), ("timed_out", tool::FaultParty::Network));
+    assert!(failure.is_transient(), "{failure:?}");
 }
 
 #[tokio::test]
@@ -153,5 +162,5 @@ async fn reset_connection_is_a_transient_network_fault() {
     let error = gateway().get(&permit(OPEN), &server.url("/"), &[], limits(1000)).await.unwrap_err();
     let failure = tool::Failure::from(error);
     assert_eq!((failure.kind.as_str(), failure.kind.is_retryable()), ("transient", true), "{failure:?}");
-    assert_eq!(failure.kind.fault(), tool::FaultParty::Network);
+    assert_eq!(failure.fault(), tool::FaultParty::Network);
 }

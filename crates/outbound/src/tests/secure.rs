@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,7 +11,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use super::permits::{OPEN, permit};
 use super::{ScriptedResolver, gateway, limits, outcome, outcome_of};
-use crate::{HttpGateway, HttpRequest, TrustedRoots};
+use crate::{HttpGateway, HttpRequest, ResponseLimits, TrustedRoots};
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
@@ -62,7 +63,9 @@ async fn only_a_valid_certificate_for_the_host_is_accepted() {
     let script = Arc::new(ScriptedResolver::of(&[("good.example.org", &[&["127.0.0.1"]])]));
     let check = async |keeper: HttpGateway, port: u16, expect: &str| {
         let url = format!("https://good.example.org:{port}/");
-        let end = keeper.with_resolver(Arc::clone(&script)).get(&permit(OPEN), &url, &[], limits(100)).await;
+        // The plain server waits ten seconds for the end of a request before it responds.
+        let caps = ResponseLimits { body_bytes: 100, deadline: Instant::now() + Duration::from_secs(60) };
+        let end = keeper.with_resolver(Arc::clone(&script)).get(&permit(OPEN), &url, &[], caps).await;
         assert_eq!(outcome(&end), expect, "{end:?}");
     };
     let good = server(&issuer, "good.example.org", false);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::path::PathBuf;
 
-use governance::files::{HardLinks, Isolation, NetworkAccess};
+use governance::files::{HardLinks, Isolation, NetworkAccess, ResultCacheScope};
 use governance::rules::Confinement;
 use governance::rules::{
     Access, CommandRule, CommandRules, EffectivePolicy, ListedPattern, PathGlobs, PathList, ToolApprovals,
@@ -78,7 +78,7 @@ impl ToolSettings {
     fn new(effective_policy: &EffectivePolicy<'_>) -> Self {
         let (mut numbers, mut sheet) = (effective_limits(effective_policy), ToolSettings::default());
         let mut confined = Confinement::default();
-        let mut choices = (HardLinks::Refuse, false);
+        let (mut choices, mut shared) = ((HardLinks::Refuse, false), false);
         // Destructured without `..`, so that a new field cannot be forgotten here.
         if let Some(ToolRules {
             // Compared as part of the access in each mode, the risk and the outbound route.
@@ -96,6 +96,7 @@ impl ToolSettings {
             // Examples change no verdict.
             examples: _,
             cost_per_call: cost,
+            result_cache,
             // Read through the effective policy too, which adds the common list.
             forbidden_paths: _,
             allowed_paths,
@@ -118,6 +119,11 @@ impl ToolSettings {
             sheet.hosts = own_hosts.as_deref().map(|list| host_texts(&list.hosts));
             (confined, choices) = (*confinement, (*hard_links, shadow.is_some()));
             sheet.cost = *cost;
+            numbers
+                .push(("cached seconds", Some(result_cache.as_ref().map_or(0, |rule| rule.ttl.as_secs()))));
+            shared = result_cache.as_ref().is_some_and(|rule| rule.scope == ResultCacheScope::All);
+        } else {
+            numbers.push(("cached seconds", Some(0)));
         }
         sheet.forbidden_paths = path_texts(effective_policy.forbidden_paths());
         let (links, shadow) = choices;
@@ -132,6 +138,11 @@ impl ToolSettings {
             "its rules",
             ["are enforced", "are only recorded"],
             usize::from(shadow),
+        ));
+        steps.push(RankedSetting::new(
+            "cached results",
+            ["belong to one caller", "are shared by all callers"],
+            usize::from(shared),
         ));
         steps.extend(confinement_settings(&confined));
         numbers.extend(confinement_limits(&confined));

@@ -60,6 +60,21 @@ fn redundant_and_unmatchable_paths_are_found() {
 }
 
 #[test]
+fn pattern_below_a_missing_folder_is_found() {
+    let tools = "tools:
+  write_file:
+    allowed_paths:
+      - /no/such/folder/**
+      - /no/such/file
+      - /usr/**
+      - \"**/drafts/**\"
+";
+    let expect =
+        [(4, "matches no folder: /no/such/folder does not"), (5, "matches no folder: /no/such does not")];
+    check(tools, None, None, &expect);
+}
+
+#[test]
 fn redundant_modes_commands_and_hosts_are_found() {
     let tools = "tools:
   write_file:

@@ -65,7 +65,7 @@ fn read_review(params: &mut Params) -> Result<HostCallOutcome, RpcError> {
     let tool = parse_tool_name(params, "tool_name")?;
     match (params.optional("error")?, params.take("tool_response")) {
         (Some(error), None) => Ok(HostCallOutcome::Failed { tool, error }),
-        (None, Some(answer)) => Ok(HostCallOutcome::Succeeded(answer)),
+        (None, Some(answer)) => Ok(HostCallOutcome::Succeeded { tool, answer }),
         (Some(_), Some(_)) => {
             Err(RpcError::invalid_params("error", "a call has a `tool_response` or an `error`, not both"))
         }

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
@@ -11,8 +10,6 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use strict_yaml::{Document, DocumentError, Located};
 use url::{Host, Url};
-
-use super::check_bounds;
 
 /// Settings of the web tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +22,6 @@ pub struct WebSettings {
     pub ca_file: Option<PathBuf>,
     /// Search providers, in the order they are tried.
     pub providers: Vec<ProviderSetting>,
-    /// Time for which the result of a search is cached.
-    pub cache_duration: Duration,
 }
 
 impl Default for WebSettings {
@@ -39,7 +34,6 @@ impl Default for WebSettings {
             providers: [SearchProvider::DuckduckgoHtml, SearchProvider::DuckduckgoLite]
                 .map(provider)
                 .to_vec(),
-            cache_duration: Duration::from_secs(300),
         }
     }
 }
@@ -116,14 +110,12 @@ pub(crate) struct WebFile {
     pub(crate) search: SearchFile,
 }
 
-/// Search providers and cache.
+/// Search providers.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SearchFile {
     /// Providers, tried in this order until one responds. Default: duckduckgo_html, then duckduckgo_lite.
     pub(crate) providers: Option<Vec<Located<ProviderEntry>>>,
-    /// Time in seconds for which the result of a search is cached. Default 300; 0 disables the cache.
-    pub(crate) cache_seconds: Option<Located<u64>>,
 }
 
 /// Provider as a name, or as a mapping with its URL and key.
@@ -191,7 +183,6 @@ pub(super) fn check(
             .collect::<Result<_, _>>()?,
         None => usual.providers,
     };
-    let cache_for = check_bounds(document, "cache_seconds", &file.search.cache_seconds, 0, 86_400)?;
     let ca_file = file.ca_file.as_ref().map(|path| {
         let refuse = |reason: &str| {
             document.error_at(path.line, path.column, &format!("the file `{}` {reason}", path.value))
@@ -203,7 +194,6 @@ pub(super) fn check(
         robots: file.robots,
         ca_file: ca_file.transpose()?,
         providers,
-        cache_duration: cache_for.map_or(usual.cache_duration, Duration::from_secs),
     })
 }
 

@@ -19,6 +19,7 @@ use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
 use crate::manifests;
+use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
@@ -75,10 +76,14 @@ fn check_with_manifest_tools(
     match compose::read_policy(setting)? {
         Ok(policy) => {
             let policy = policy.with_isolation(compose::detect_isolation());
-            let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+            let policy =
+                policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
             let workspaces = existing_workspaces(&settings);
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);
+            let file = setting.home().settings_file().display().to_string();
+            let definitions = registry.definitions().map(AsRef::as_ref);
+            report.warnings.extend(message_limit::check(&settings, &file, &policy, definitions));
         }
         Err(error) => report.errors.extend_from_slice(error.problems()),
     }

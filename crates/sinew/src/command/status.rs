@@ -74,6 +74,12 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     if let Some(lines) = suspended_text(status) {
         table.add_row(["suspended", &lines]);
     }
+    let problems = status["manifest_problems"].as_array().into_iter().flatten();
+    let problems: Vec<String> = problems.map(render::manifest_problem).collect();
+    if !problems.is_empty() {
+        let lines = escape_invisible(&problems.join("\n"));
+        table.add_row(["manifests", &paint(ERROR_STYLE, format!("not loaded:\n{lines}"))]);
+    }
     if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);
     }

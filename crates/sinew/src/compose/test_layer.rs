@@ -55,7 +55,7 @@ pub(crate) fn test_layer(
             super::load_policy(setting, super::detect_isolation)?
         }
     };
-    let policy = policy.with_write_grants(registry.definitions().map(AsRef::as_ref));
+    let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     super::check_policy(&policy, &registry, &hosts)?;
     let curated = super::load_curated_map(setting, &registry)?;
     Sandbox::of_this_process().set_output_dir(&state.join("output"));
@@ -66,7 +66,8 @@ pub(crate) fn test_layer(
     let undo = UndoStore::at(&state.join("undo"), nothing);
     // This snapshot is never replaced, so its keys are never compared.
     let keys = BTreeMap::new();
-    let config_snapshot = ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys };
+    let config_snapshot =
+        ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems: Vec::new() };
     ToolExecutionLayer::new(LayerParts {
         snapshot: config_snapshot,
         ledger,

@@ -46,6 +46,5 @@ fn web_options(settings: &WebSettings) -> WebOptions {
         },
         ca_file: settings.ca_file.clone(),
         providers: settings.providers.iter().map(provider).collect(),
-        cache_for: settings.cache_duration,
     }
 }

@@ -13,7 +13,8 @@ macro_rules! emit_call_event {
         tracing::event!(
             name: $name, target: EVENT_TARGET, $level,
             trace_id = $call.trace.trace_id.as_str(), span_id = $call.trace.span_id.as_str(),
-            call_id = %$call.call_id, tool = $call.tool, mode = $call.mode.as_str(), session = $call.session,
+            // `tool` is the name of version 0.1, written until 0.2 is released.
+            call_id = %$call.call_id, tool_name = $call.tool, tool = $call.tool, mode = $call.mode.as_str(), session = $call.session,
             $($field)+
         )
     };
@@ -27,15 +28,26 @@ pub fn emit(event: TelemetryEvent<'_>) {
             let arguments = captured.as_deref();
             emit_call_event!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
         }
-        TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes } => {
-            emit_call_event!(Level::INFO, "tool_call_completed", call, latency_ms, output_bytes);
+        TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached } => {
+            let success = true;
+            emit_call_event!(
+                Level::INFO,
+                "tool_call_completed",
+                call,
+                success,
+                latency_ms,
+                output_bytes,
+                cached
+            );
         }
-        TelemetryEvent::ToolCallFailed { call, kind, error, latency_ms } => {
-            let (kind, fault, retryable) = (kind.as_str(), fault_name(kind.fault()), kind.is_retryable());
+        TelemetryEvent::ToolCallFailed { call, kind, fault, error, latency_ms } => {
+            let (kind, fault, retryable) = (kind.as_str(), fault_name(fault), kind.is_retryable());
+            let success = false;
             emit_call_event!(
                 Level::WARN,
                 "tool_call_failed",
                 call,
+                success,
                 kind,
                 fault,
                 retryable,
@@ -45,8 +57,8 @@ pub fn emit(event: TelemetryEvent<'_>) {
         }
         TelemetryEvent::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
             let (code, place) = (code.as_str(), rule.map(rule_location));
-            let rule = place.as_deref();
-            emit_call_event!(Level::WARN, "tool_call_blocked", call, code, reason, rule, latency_ms);
+            let (rule, success) = (place.as_deref(), false);
+            emit_call_event!(Level::WARN, "tool_call_blocked", call, success, code, reason, rule, latency_ms);
         }
         TelemetryEvent::WorkerInnerCall { call, hop, hop_budget } => {
             emit_call_event!(Level::INFO, "worker_inner_call", call, hop, hop_budget);
@@ -85,6 +97,13 @@ pub fn emit(event: TelemetryEvent<'_>) {
             tracing::event!(
                 name: "caller_suspended", target: EVENT_TARGET, Level::ERROR,
                 caller, client, reason, seconds
+            );
+        }
+        TelemetryEvent::ManifestRejected { file, line, code, message } => {
+            // `message` is the text of the log line itself, so the description has another name.
+            let description = message;
+            tracing::event!(
+                name: "manifest_rejected", target: EVENT_TARGET, Level::WARN, file, line, code, description
             );
         }
         TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {

@@ -148,10 +148,13 @@ fn check_events(call: CallContext<'_>, cases: &[EventCase<'_>]) {
         let mut expected =
             json!({"time": line["time"], "level": level, "event": event.name(), "target": "sinew::event"});
         let members = expected.as_object_mut().unwrap();
-        if !matches!(event, TelemetryEvent::ModeTransition { .. }) {
+        let is_of_call =
+            !matches!(event, TelemetryEvent::ModeTransition { .. } | TelemetryEvent::ManifestRejected { .. });
+        if is_of_call {
             members.insert("trace_id".to_owned(), json!(call.trace.trace_id));
             members.insert("span_id".to_owned(), json!(call.trace.span_id));
             members.insert("call_id".to_owned(), json!(call.call_id));
+            members.insert("tool_name".to_owned(), json!(call.tool));
             members.insert("tool".to_owned(), json!(call.tool));
             members.insert("mode".to_owned(), json!(call.mode));
             members.insert("session".to_owned(), json!(call.session));
@@ -187,14 +190,21 @@ fn call_events_have_their_fields_and_no_arguments() {
                 json!({"arguments_digest": "abc"}),
             ),
             (
-                TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.5, output_bytes: 7 },
+                TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.5, output_bytes: 7, cached: false },
                 "INFO",
-                json!({"latency_ms": 1.5, "output_bytes": 7}),
+                json!({"success": true, "latency_ms": 1.5, "output_bytes": 7, "cached": false}),
             ),
             (
-                TelemetryEvent::ToolCallFailed { call, kind, error: "late", latency_ms: 2.0 },
+                TelemetryEvent::ToolCallFailed {
+                    call,
+                    kind,
+                    fault: kind.fault(),
+                    error: "late",
+                    latency_ms: 2.0,
+                },
                 "WARN",
-                json!({"kind": "timed_out", "fault": "tool", "retryable": true, "error": "late", "latency_ms": 2.0}),
+                json!({"success": false, "kind": "timed_out", "fault": "tool", "retryable": true, "error": "late",
+                       "latency_ms": 2.0}),
             ),
             (
                 TelemetryEvent::ToolCallBlocked {
@@ -205,7 +215,7 @@ fn call_events_have_their_fields_and_no_arguments() {
                     latency_ms: 0.5,
                 },
                 "WARN",
-                json!({"code": "path_not_allowed", "reason": "no", "rule": "tools.yaml:12 write.allowed_paths",
+                json!({"success": false, "code": "path_not_allowed", "reason": "no", "rule": "tools.yaml:12 write.allowed_paths",
                        "latency_ms": 0.5}),
             ),
             (
@@ -247,6 +257,11 @@ fn advice_and_decision_events_have_their_fields() {
                 TelemetryEvent::WorkerInnerValidationFail { call, code, missing: &missing[..1], reason: "r" },
                 "WARN",
                 json!({"code": "invalid_arguments", "missing": ["content"], "reason": "r"}),
+            ),
+            (
+                TelemetryEvent::ManifestRejected { file: "a.yaml", line: 3, code: "C", message: "why" },
+                "WARN",
+                json!({"file": "a.yaml", "line": 3, "code": "C", "description": "why"}),
             ),
             (
                 TelemetryEvent::ToolValidationNudge { call, error: &long },

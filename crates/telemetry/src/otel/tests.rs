@@ -410,7 +410,7 @@ fn unresponsive_collector_costs_spans_not_time() {
             let span = CallSpan::start(&call);
             drop(span.stage(Stage::Check));
             drop(span.stage(Stage::Run));
-            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1 });
+            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1, cached: false });
             span.end(CallOutcome::Done);
             slowest = slowest.max(began.elapsed());
         }

@@ -80,7 +80,7 @@ struct LintOutput {
 pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
     let about =
         "Run a project's linter (ruff, mypy or clippy) in a sandbox without network, and list its findings.";
-    let mut spec = ToolSpec::new("run_linter", about, Category::READ_ONLY, RiskLevel::Medium);
+    let mut spec = ToolSpec::new("run_linter", about, Category::READ_ONLY, RiskLevel::Low);
     spec.allowed_modes = vec![Mode::Normal, Mode::Alert, Mode::Degraded, Mode::Recovery];
     spec.requires_sandbox = true;
     spec.timeout_seconds = 120;

@@ -149,6 +149,10 @@ fn run_tests<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> T
             selected.tooling.name, selected.tooling.version
         ));
         let words = runner_arguments(selected.program, arguments)?;
+        if selected.program == TestRunner::Pytest {
+            let names: Vec<String> = arguments.tests.iter().map(|test| test.file_name().to_owned()).collect();
+            session.offload(move |permit| toolchain::check_files_exist(permit, &names)).await??;
+        }
         let launcher = ("sh", ["-c", RUN_SCRIPT, "sh"].as_slice());
         let command = selected.command(launcher, words, (MAX_REPORT_BYTES, session.deadline));
         let report = session

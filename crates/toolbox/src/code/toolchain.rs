@@ -115,6 +115,24 @@ impl Project {
     }
 }
 
+/// Checks that the project has these files or directories. A hidden one counts as missing, as it does for a
+/// sandboxed program.
+pub(super) fn check_files_exist(permit: &Permit, names: &[String]) -> Result<(), Failure> {
+    let folder = path_directory(permit)?;
+    let is_there = |name: &&String| {
+        let path = folder.join(name).canonicalize();
+        path.is_ok_and(|path| path.starts_with(granted_root(permit, &folder)) && permit.is_visible(&path))
+    };
+    match names.iter().find(|name| !is_there(name)) {
+        None => Ok(()),
+        Some(missing) => {
+            let message = format!("`{missing}` does not exist in the project directory");
+            let hint = "list_directory shows what is there; paths are relative to `path`";
+            Err(with_outcome(Failure::new(FailureKind::NotFound, message).with_hint(hint), "tests_not_run"))
+        }
+    }
+}
+
 /// Previews running the requested program with the arguments that `words` builds. An approval is bound to the
 /// returned facts. Runs nothing.
 pub(super) fn preview<P: ProjectProgram>(

@@ -1,7 +1,6 @@
 //! Checked settings of the web tools.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use web_content::SearchEngine;
 
@@ -19,8 +18,6 @@ pub struct WebOptions {
     pub ca_file: Option<PathBuf>,
     /// Search providers, in the order in which they are queried.
     pub providers: Vec<ProviderOptions>,
-    /// Time for which a search result is cached.
-    pub cache_for: Duration,
 }
 
 impl Default for WebOptions {
@@ -32,7 +29,6 @@ impl Default for WebOptions {
             providers: [SearchEngine::DuckduckgoHtml, SearchEngine::DuckduckgoLite]
                 .map(ProviderOptions::default_for)
                 .to_vec(),
-            cache_for: Duration::from_secs(300),
         }
     }
 }

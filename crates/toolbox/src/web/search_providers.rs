@@ -8,22 +8,18 @@ mod request_pacing;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use web_content::{SearchEngine, WebSearchHit};
+use tool::CallId;
+use web_content::SearchEngine;
 
 use super::options::ProviderOptions;
-use super::ttl_cache::TtlCache;
 
 pub(super) use provider_outcome::{ProviderAttempt, ProviderOutcome};
 pub(super) use provider_query::{RecencyRange, SearchRequest, query_provider};
 use request_pacing::RequestPacing;
 
-/// Number of cached results.
-const CACHE_ENTRIES: usize = 64;
-
 /// Search providers in order, with the state of each.
 pub(super) struct ProviderChain {
     entries: Vec<ProviderSlot>,
-    pub(super) cache: TtlCache<SearchAnswer>,
 }
 
 /// Search provider and its rate state.
@@ -32,24 +28,13 @@ pub(super) struct ProviderSlot {
     pacing: Mutex<RequestPacing>,
 }
 
-/// Successful search.
-pub(super) struct SearchAnswer {
-    pub(super) engine: SearchEngine,
-    pub(super) url: String,
-    pub(super) hits: Vec<WebSearchHit>,
-    pub(super) tried: Vec<ProviderAttempt>,
-}
-
 impl ProviderChain {
-    pub(super) fn new(providers: Vec<ProviderOptions>, fresh_for: Duration) -> Self {
+    pub(super) fn new(providers: Vec<ProviderOptions>) -> Self {
         let link = |provider: ProviderOptions| ProviderSlot {
             pacing: Mutex::new(RequestPacing::for_engine(provider.engine)),
             provider,
         };
-        ProviderChain {
-            entries: providers.into_iter().map(link).collect(),
-            cache: TtlCache::new(fresh_for, CACHE_ENTRIES),
-        }
+        ProviderChain { entries: providers.into_iter().map(link).collect() }
     }
 
     pub(super) fn entries(&self) -> &[ProviderSlot] {
@@ -59,28 +44,25 @@ impl ProviderChain {
 
 impl ProviderSlot {
     /// Reserves the next request time, or returns why the provider is paused.
-    pub(super) fn reserve_request(&self, now: Instant) -> Result<Instant, ProviderAttempt> {
+    pub(super) fn reserve_request(&self, call: CallId, now: Instant) -> Result<Instant, ProviderAttempt> {
         let mut interval = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
-        interval.reserve_request(now).map_err(|(outcome, left)| ProviderAttempt {
+        interval.reserve_request(call, now).map_err(|(outcome, left)| ProviderAttempt {
             provider: engine_name(self.provider.engine),
             outcome,
             detail: Some("not queried: it is paused after an earlier failure".to_owned()),
             retry_after_seconds: Some(left.as_secs().max(1)),
+            is_transient: false,
         })
     }
 
-    /// Records an outcome and returns how long the provider is paused.
+    /// Records the outcome of a call and returns how long the provider is paused.
     pub(super) fn record_outcome(
         &self,
-        outcome: ProviderOutcome,
-        requested_pause: Option<Duration>,
+        call: CallId,
+        outcome: (ProviderOutcome, Option<Duration>),
         now: Instant,
     ) -> Option<Duration> {
-        self.pacing.lock().unwrap_or_else(PoisonError::into_inner).record_outcome(
-            outcome,
-            requested_pause,
-            now,
-        )
+        self.pacing.lock().unwrap_or_else(PoisonError::into_inner).record_outcome(call, outcome, now)
     }
 }
 

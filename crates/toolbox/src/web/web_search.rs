@@ -9,13 +9,11 @@ use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tool::result::{SandboxTier, Usage};
-use tool::{Failure, FailureKind, Refusal, ToolOutput};
+use tool::{CallId, Failure, FailureKind, Refusal, ToolOutput};
 use web_content::WebSearchHit;
 
 use super::search_providers::{
-    ProviderAttempt, ProviderOutcome, ProviderSlot, RecencyRange, SearchAnswer, SearchRequest, engine_name,
-    query_provider,
+    ProviderAttempt, ProviderOutcome, ProviderSlot, RecencyRange, SearchRequest, engine_name, query_provider,
 };
 use super::{UNTRUSTED_NOTICE, WebAccess, WebState};
 use crate::tool_registration::{ToolRegistration, TypedOutput};
@@ -63,8 +61,6 @@ struct WebSearchOutput {
     results: Vec<SearchHit>,
     /// Providers that were tried, in order.
     tried: Vec<ProviderAttempt>,
-    /// True if this is the cached result of an earlier identical search.
-    cached: bool,
     /// Always true: the content is from an external source.
     untrusted: bool,
     /// Notice about untrusted content.
@@ -115,43 +111,20 @@ impl ToolExecutor for WebSearch {
     fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
-            let permit = order.value();
-            let arguments: Arguments = permit.call().typed()?;
-            let key = format!("{} {:?} {}", arguments.max_results, arguments.time_range, arguments.query);
-            let cache = &web.state.search_providers.cache;
-            let cached_answer = cache
-                .get(&key, Instant::now())
-                .filter(|cached_answer| permit.may_reach_service(&cached_answer.url).is_ok());
-            if let Some(cached_answer) = cached_answer {
-                return to_output(
-                    to_search_output(&cached_answer, true),
-                    Usage::default(),
-                    SandboxTier::None,
-                );
-            }
-            let search_run = query_providers(&web.state, &sandbox, permit, &arguments).await?;
-            let answered = Arc::new(search_run.answer);
-            let result = to_output(to_search_output(&answered, false), search_run.usage, search_run.tier);
-            cache.put(key, answered, Instant::now());
-            result
+            let arguments: Arguments = order.value().call().typed()?;
+            query_providers(&web.state, &sandbox, &order, &arguments).await
         })
     }
-}
-
-/// Successful search and the resources it used.
-struct SearchRun {
-    answer: SearchAnswer,
-    usage: Usage,
-    tier: SandboxTier,
 }
 
 /// Queries one provider after the other until one answers.
 async fn query_providers(
     state: &WebState,
     sandbox: &Sandbox,
-    permit: &Permit,
+    order: &RecordedPermit,
     arguments: &Arguments,
-) -> Result<SearchRun, Failure> {
+) -> Result<ToolOutput, Failure> {
+    let (permit, call) = (order.value(), order.call_id());
     let search = SearchRequest {
         query: &arguments.query,
         max_results: arguments.max_results,
@@ -165,9 +138,11 @@ async fn query_providers(
     let end = Instant::now() + permit.timeout().mul_f64(0.9);
     let (mut tried, mut closed) = (Vec::new(), Vec::new());
     for link in state.search_providers.entries() {
-        let answer = match wait_for_request_slot(link, end).await {
+        let answer = match wait_for_request_slot(link, call, end).await {
             Ok(()) => {
-                let deadline = end.min(Instant::now() + PROVIDER_TIMEOUT);
+                // Half of the time is left for the next provider, or for the retry of the last one.
+                let now = Instant::now();
+                let deadline = now + PROVIDER_TIMEOUT.min(end.saturating_duration_since(now) / 2);
                 query_provider(state, sandbox, permit, link, search, deadline).await?
             }
             Err(attempt) => {
@@ -182,31 +157,36 @@ async fn query_providers(
                 closed.push(Refusal::clone(refusal));
                 None
             }
-            None => link.record_outcome(answer.outcome, answer.retry_after, Instant::now()),
+            None => link.record_outcome(call, (answer.outcome, answer.retry_after), Instant::now()),
         };
         let retry_after_seconds = pause.map(|pause| pause.as_secs());
+        let is_transient = answer.outcome == ProviderOutcome::Unreachable
+            && answer.refusal.is_none()
+            && answer.retry_after.is_none();
         tried.push(ProviderAttempt {
             provider,
             outcome: answer.outcome,
             detail: answer.detail,
             retry_after_seconds,
+            is_transient,
         });
         if matches!(answer.outcome, ProviderOutcome::Ok | ProviderOutcome::Empty) {
-            let (engine, url) = (link.provider.engine, link.provider.url.clone());
-            let (usage, tier) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
-            return Ok(SearchRun {
-                answer: SearchAnswer { engine, url, hits: answer.hits, tried },
-                usage,
-                tier,
-            });
+            let (usage, sandbox) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
+            let value = to_search_output(provider, answer.hits, tried);
+            let metadata = ToolOutput { usage, sandbox, ..ToolOutput::default() };
+            return TypedOutput { value, metadata }.into_output();
         }
     }
     Err(no_provider_answered(tried, closed))
 }
 
 /// Waits until a provider may be queried.
-async fn wait_for_request_slot(link: &ProviderSlot, end: Instant) -> Result<(), ProviderAttempt> {
-    let turn = link.reserve_request(Instant::now())?;
+async fn wait_for_request_slot(
+    link: &ProviderSlot,
+    call: CallId,
+    end: Instant,
+) -> Result<(), ProviderAttempt> {
+    let turn = link.reserve_request(call, Instant::now())?;
     tokio::time::sleep_until(turn.min(end).into()).await;
     Ok(())
 }
@@ -218,15 +198,25 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
     {
         return Failure::denied(Box::new(refusal));
     }
-    let outcomes: Vec<String> =
-        tried.iter().map(|attempt| format!("{} {}", attempt.provider, attempt.outcome.as_str())).collect();
+    let describe = |attempt: &ProviderAttempt| {
+        let detail = attempt.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        format!("{} {}{detail}", attempt.provider, attempt.outcome.as_str())
+    };
+    let outcomes: Vec<String> = tried.iter().map(describe).collect();
     let message = match outcomes.is_empty() {
         true => "no search provider is configured: `web.search.providers` in sinew.yaml is empty".to_owned(),
         false => format!("no search provider answered: {}", outcomes.join(", ")),
     };
-    let is_passing = tried.iter().all(|attempt| attempt.outcome == ProviderOutcome::Unreachable);
-    let kind = if is_passing && !tried.is_empty() { FailureKind::Transient } else { FailureKind::Unreadable };
     let soonest = tried.iter().filter_map(|attempt| attempt.retry_after_seconds).min();
+    let is_unreachable = |attempt: &ProviderAttempt| {
+        attempt.outcome == ProviderOutcome::Unreachable && attempt.retry_after_seconds.is_some()
+    };
+    let kind = match tried.iter().any(is_unreachable) {
+        true => FailureKind::Transient,
+        false => FailureKind::Unreadable,
+    };
+    let can_retry_now = tried.iter().any(|attempt| attempt.is_transient);
+    let retry_after = soonest.filter(|_| !can_retry_now).map(Duration::from_secs);
     let hint = match soonest {
         Some(seconds) => format!(
             "this does not mean that there are no results; try again in {seconds} s, or add a provider to \
@@ -240,31 +230,30 @@ fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -
         outcome,
         results: Vec::new(),
         tried,
-        cached: false,
         untrusted: true,
         notice: UNTRUSTED_NOTICE,
     };
-    Failure { output: serde_json::to_value(output).ok(), ..Failure::new(kind, message).with_hint(hint) }
+    let output = serde_json::to_value(output).ok();
+    Failure { output, retry_after, ..Failure::new(kind, message).with_hint(hint) }
 }
 
-fn to_search_output(answered: &SearchAnswer, cached: bool) -> WebSearchOutput {
-    let found = |hit: &WebSearchHit| SearchHit {
-        title: hit.title.clone(),
-        url: hit.url.clone(),
-        snippet: hit.snippet.clone(),
-        published: hit.published.clone(),
+fn to_search_output(
+    provider: &'static str,
+    hits: Vec<WebSearchHit>,
+    tried: Vec<ProviderAttempt>,
+) -> WebSearchOutput {
+    let found = |hit: WebSearchHit| SearchHit {
+        title: hit.title,
+        url: hit.url,
+        snippet: hit.snippet,
+        published: hit.published,
     };
     WebSearchOutput {
-        provider: Some(engine_name(answered.engine)),
-        outcome: if answered.hits.is_empty() { ProviderOutcome::Empty } else { ProviderOutcome::Ok },
-        results: answered.hits.iter().map(found).collect(),
-        tried: answered.tried.clone(),
-        cached,
+        provider: Some(provider),
+        outcome: if hits.is_empty() { ProviderOutcome::Empty } else { ProviderOutcome::Ok },
+        results: hits.into_iter().map(found).collect(),
+        tried,
         untrusted: true,
         notice: UNTRUSTED_NOTICE,
     }
-}
-
-fn to_output(value: WebSearchOutput, usage: Usage, sandbox: SandboxTier) -> Result<ToolOutput, Failure> {
-    TypedOutput { value, metadata: ToolOutput { usage, sandbox, ..ToolOutput::default() } }.into_output()
 }

@@ -202,5 +202,6 @@ fn snapshot(folder: &Path, stance: PolicyVariant, body: &Arc<ChangeTool>) -> Con
         workspaces: Workspaces::new(vec![workspace]),
         hosts: Vec::new(),
         keys: std::collections::BTreeMap::new(),
+        problems: Vec::new(),
     }
 }

@@ -10,7 +10,7 @@ mod plan;
 use tool::Mode;
 
 use self::external_targets::{refuses_commands, refuses_host};
-use self::paths::{NameMatches, forbids, is_allowed};
+use self::paths::{NameMatches, forbids, is_allowed, is_creatable};
 pub(super) use self::paths::{PathNames, path_names};
 pub(super) use self::plan::{
     CallPlan, HostZone, ModePlan, PathPlan, PolicyPlan, TOOLS, ToolPlan, ToolTraits, UrlCase,
@@ -109,7 +109,7 @@ fn denial_code(
             if let Some(code) = forbids(plan, entry, folder, path.writes) {
                 return Some(code);
             }
-            if !is_allowed(entry, folder, path.writes) {
+            if !is_creatable(entry, folder) {
                 return Some("path_not_allowed");
             }
         }

@@ -26,7 +26,10 @@ pub(super) fn run(args: &HookArgs) -> Result<HostReply, String> {
         POST_TOOL_USE_FAILURE => {
             HostCallOutcome::Failed { tool: tool.clone(), error: event.required_text("error")? }
         }
-        _ => HostCallOutcome::Succeeded(event.take_field("tool_response").unwrap_or_default()),
+        _ => {
+            let answer = event.take_field("tool_response").unwrap_or_default();
+            HostCallOutcome::Succeeded { tool: tool.clone(), answer }
+        }
     };
     let setting = CommandContext::new(home(args)?, "/".into());
     let advice =
@@ -40,7 +43,7 @@ pub(super) fn run(args: &HookArgs) -> Result<HostReply, String> {
 fn review_in_daemon(setting: &CommandContext, tool: &str, review: &HostCallOutcome) -> Option<Advice> {
     let params = || {
         let (key, value) = match review {
-            HostCallOutcome::Succeeded(answer) => ("tool_response", answer.clone()),
+            HostCallOutcome::Succeeded { answer, .. } => ("tool_response", answer.clone()),
             HostCallOutcome::Failed { error, .. } => ("error", json!(error)),
         };
         json!({"host": CLAUDE_CODE, "tool_name": tool, key: value})
@@ -51,19 +54,24 @@ fn review_in_daemon(setting: &CommandContext, tool: &str, review: &HostCallOutco
 
 fn review_in_process(setting: &CommandContext, review: &HostCallOutcome) -> Result<Advice, CommandError> {
     match review {
-        HostCallOutcome::Failed { tool, error } => {
-            let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
-            let hosts = host_table::load_with(&folder, home, TableCheckLevel::Lazy)?;
-            let host = hosts.iter().find(|host| host.name == CLAUDE_CODE);
-            let curated = compose::curated_map(setting)?;
-            Ok(host.and_then(|host| host.example_advice(&curated, tool, error)))
-        }
-        HostCallOutcome::Succeeded(answer) => {
+        HostCallOutcome::Failed { tool, error } => example_advice(setting, tool, error),
+        HostCallOutcome::Succeeded { tool, answer } => {
+            let error = execution::host::reported_error(answer);
+            let nudge = error.map_or(Ok(None), |error| example_advice(setting, tool, &error))?;
             let redactor =
                 execution::redactor(&load_policy(setting)?).map_err(CommandError::configuration)?;
-            Ok(execution::host::secrets_advice(&redactor, answer))
+            Ok(execution::host::joined(nudge, execution::host::secrets_advice(&redactor, answer)))
         }
     }
+}
+
+/// Returns an example of a valid call if the error blames the arguments.
+fn example_advice(setting: &CommandContext, tool: &str, error: &str) -> Result<Advice, CommandError> {
+    let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
+    let hosts = host_table::load_with(&folder, home, TableCheckLevel::Lazy)?;
+    let host = hosts.iter().find(|host| host.name == CLAUDE_CODE);
+    let curated = compose::curated_map(setting)?;
+    Ok(host.and_then(|host| host.example_advice(&curated, tool, error)))
 }
 
 /// Loads the policy for its secret patterns only, so its rules are not checked against the tools.

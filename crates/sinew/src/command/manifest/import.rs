@@ -93,10 +93,12 @@ fn list_tools(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<V
         let hint = result.metadata.failure.as_ref().and_then(|failure| failure.hint.clone());
         let error =
             CommandError::failed(result.error.clone().unwrap_or_else(|| "it has no tools".to_owned()));
-        match hint {
-            Some(hint) => error.with_hint(hint),
-            None => error,
-        }
+        // Shown last, because the output of the server may be long.
+        let offline = (!options.network).then(|| {
+            "the server had no network; if it needs one to start, add `--network` before `--`".to_owned()
+        });
+        let hints: Vec<String> = hint.into_iter().chain(offline).collect();
+        if hints.is_empty() { error } else { error.with_hint(hints.join("\n")) }
     })
 }
 

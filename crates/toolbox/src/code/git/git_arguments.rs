@@ -54,6 +54,11 @@ impl RepoPath {
         Ok(spec)
     }
 
+    /// Returns the path without the node id of a test (`file.py::test`).
+    pub(crate) fn file_name(&self) -> &str {
+        self.0.split("::").next().unwrap_or_default()
+    }
+
     /// Returns the path as an argument that follows `--`.
     pub(crate) fn to_argument(&self) -> Result<OsString, Failure> {
         if self.0.split('/').any(|part| part == "..") {

@@ -42,6 +42,9 @@ pub(crate) struct ProviderAttempt {
     /// Seconds until it may be queried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_after_seconds: Option<u64>,
+    /// True if the network failed and the same call may query it again.
+    #[serde(skip)]
+    pub(crate) is_transient: bool,
 }
 
 impl ProviderOutcome {

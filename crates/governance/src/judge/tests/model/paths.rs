@@ -6,6 +6,7 @@ use super::plan::{CallPlan, PathPlan, PolicyPlan, ToolPlan};
 /// every policy.
 pub(in super::super) struct NameMatches {
     pub(super) allowed_by: Vec<&'static str>,
+    parent_of: Vec<&'static str>,
     forbidden_by: [Vec<&'static str>; 2],       // exactly, and folded
     built_in_denial: [Option<&'static str>; 2], // to read, and to write
     in_workspace: [bool; 2],
@@ -37,6 +38,7 @@ impl NameMatches {
         };
         NameMatches {
             allowed_by: patterns.iter().filter(|pattern| matches(pattern, name)).copied().collect(),
+            parent_of: patterns.iter().filter(|pattern| is_parent(name, pattern)).copied().collect(),
             forbidden_by: [forbidden(str::to_owned), forbidden(fold)],
             built_in_denial: [built_in_denial(name, false), built_in_denial(name, true)],
             in_workspace: [workspace(false), workspace(true)],
@@ -91,6 +93,22 @@ pub(super) fn is_allowed(entry: &ToolPlan, place: &NameMatches, writes: bool) ->
         Some(patterns) => patterns.iter().any(|pattern| place.allowed_by.contains(pattern)),
         None => place.in_workspace[usize::from(writes)],
     }
+}
+
+/// Returns true if the entry allows a folder that a write would create: listed, or above a listed path.
+pub(super) fn is_creatable(entry: &ToolPlan, place: &NameMatches) -> bool {
+    let is_above = |pattern: &&str| place.parent_of.contains(pattern);
+    is_allowed(entry, place, true) || entry.allowed_paths.iter().flatten().any(|pattern| is_above(&pattern))
+}
+
+/// Returns true if a folder is above the paths that a pattern matches, before its first `**`.
+fn is_parent(folder: &str, pattern: &str) -> bool {
+    let all: Vec<&str> = pattern.split('/').filter(|part| !part.is_empty()).collect();
+    let fixed = all.iter().position(|part| *part == "**").unwrap_or(all.len() - 1);
+    let names: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    !names.is_empty()
+        && names.len() <= fixed
+        && names.iter().zip(&all).all(|(name, part)| matches_part(part, name))
 }
 
 /// Returns the missing folders directly above the target of a path.
