@@ -208,7 +208,7 @@ pub(crate) fn check_policy_text(
     let changed = current.with_user_text(file, text, &policy_environment(setting));
     let changed = changed.map_err(CommandError::configuration)?.with_isolation(detect_isolation());
     let settings = setting.settings()?;
-    let registry = register_tools(setting, &settings, TableCheckLevel::Full, PinVersion::Accepted)?;
+    let (registry, _) = register_tools(setting, &settings, TableCheckLevel::Full, PinVersion::Accepted)?;
     let (folder, home) = (setting.home().config_dir().join("hosts"), setting.home().user_home());
     check_policy(&changed, &registry, &host_table::load_with(&folder, home, TableCheckLevel::Full)?)
 }
