@@ -14,15 +14,25 @@ struct Environment {
     removed: &'static [&'static str],
     /// Shell script that ends with `exec "$@"`, run as root of a new user namespace with a mount namespace.
     script: Option<&'static str>,
+    /// Part of the reason for which the daemon does not start.
+    refused: Option<&'static str>,
 }
 
-const PLAIN: Environment = Environment { name: "", set: &[], removed: &[], script: None };
+/// The shipped policy forbids paths below `$HOME`: without it those rules would forbid nothing.
+const NO_HOME: Option<&str> = Some("unknown variable `$HOME`");
+
+const PLAIN: Environment = Environment { name: "", set: &[], removed: &[], script: None, refused: None };
 
 const ENVIRONMENTS: [Environment; 9] = [
     Environment { name: "dumb terminal", set: &[("TERM", "dumb")], ..PLAIN },
-    Environment { name: "no HOME", removed: &["HOME"], ..PLAIN },
+    Environment { name: "no HOME", removed: &["HOME"], refused: NO_HOME, ..PLAIN },
     Environment { name: "read-only HOME", set: &[("HOME", "/proc")], ..PLAIN },
-    Environment { name: "empty environment", removed: &["HOME", "PATH", "NO_COLOR"], ..PLAIN },
+    Environment {
+        name: "empty environment",
+        removed: &["HOME", "PATH", "NO_COLOR"],
+        refused: NO_HOME,
+        ..PLAIN
+    },
     Environment {
         name: "Turkish locale",
         set: &[("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")],
@@ -66,7 +76,9 @@ impl Environment {
         };
         command.args(words).current_dir(home.workspace());
         command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
-        self.removed.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in self.removed {
+            command.env_remove(name);
+        }
         command.envs(self.set.iter().copied());
         command
     }
@@ -91,6 +103,11 @@ impl Environment {
     fn check(&self, home: Home) {
         let log = || std::fs::read_to_string(home.user_home().join("serve.log")).unwrap_or_default();
         let Some(mut daemon) = self.serve(&home) else { return };
+        if let Some(reason) = self.refused {
+            let ended = daemon.0.wait().expect("the daemon ends");
+            assert!(!ended.success() && log().contains(reason), "{}: {ended}: {}", self.name, log());
+            return println!("{}: refused: {reason}", self.name);
+        }
         wait_until(self.name, || {
             let ended = daemon.0.try_wait().expect("ask for the daemon");
             assert!(ended.is_none(), "{}: the daemon ended: {}", self.name, log());
