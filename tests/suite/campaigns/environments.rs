@@ -100,9 +100,9 @@ impl Environment {
         Some(Daemon(command.spawn().expect("start the daemon")))
     }
 
-    fn check(&self, home: Home) {
+    fn check(&self, home: &Home) {
         let log = || std::fs::read_to_string(home.user_home().join("serve.log")).unwrap_or_default();
-        let Some(mut daemon) = self.serve(&home) else { return };
+        let Some(mut daemon) = self.serve(home) else { return };
         if let Some(reason) = self.refused {
             let ended = daemon.0.wait().expect("the daemon ends");
             assert!(!ended.success() && log().contains(reason), "{}: {ended}: {}", self.name, log());
@@ -122,7 +122,7 @@ impl Environment {
         let tier = run["output"]["sandbox"]["tier"].as_str().unwrap_or_default();
         let is_sandboxed = run["success"] == true && ["full", "reduced"].contains(&tier);
         assert!(is_sandboxed || run["success"] == false, "{}: run without a sandbox: {run}", self.name);
-        let doctor = self.command(&home, &["doctor"]).output().expect("run doctor");
+        let doctor = self.command(home, &["doctor"]).output().expect("run doctor");
         let told = String::from_utf8_lossy(&[doctor.stdout, doctor.stderr].concat()).into_owned();
         assert!(!told.contains("panicked") && !told.is_empty(), "{}: {told}", self.name);
         drop(daemon);
@@ -153,7 +153,7 @@ fn soak_daemon_serves_in_unusual_environments() {
         let home = Home::initialised().without_automatic_modes();
         home.file("I.txt", "x");
         std::fs::set_permissions(home.user_home(), PermissionsExt::from_mode(0o700)).expect("private");
-        environment.check(home);
+        environment.check(&home);
         checked += 1;
     }
     let names: Vec<&str> = ENVIRONMENTS.iter().map(|one| one.name).collect();
