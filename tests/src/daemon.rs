@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -50,9 +50,33 @@ impl Daemon {
         Daemon::spawn(home, &[], variables)
     }
 
+    /// Starts a daemon in this home that finds the machine started again since the last one: it runs in a mount
+    /// namespace with another boot id. Returns the home where no such namespace can be made.
+    #[cfg(target_os = "linux")]
+    pub fn start_after_reboot(home: Home, boot_id: &str) -> Result<Daemon, Home> {
+        let script = "mount --bind \"$1\" /proc/sys/kernel/random/boot_id && shift && exec \"$@\"";
+        let file = home.workspace().with_file_name("boot_id");
+        std::fs::write(&file, format!("{boot_id}\n")).expect("a boot id");
+        let wrapped = |program: &std::ffi::OsStr| {
+            let mut command = Command::new("unshare");
+            command.args(["-Urm", "sh", "-c", script, "sh"]).arg(&file).arg(program);
+            command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+            command
+        };
+        if !wrapped("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+            crate::left_out("no mount namespace can be made here");
+            return Err(home);
+        }
+        let command = wrapped(sinew().get_program());
+        Ok(Daemon::spawn_command(home, command, &["--allow-root"], &[]))
+    }
+
     fn spawn(home: Home, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
+        Daemon::spawn_command(home, sinew(), words, variables)
+    }
+
+    fn spawn_command(home: Home, mut command: Command, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
         let log = File::create(home.workspace().with_file_name("serve.log")).expect("a log file");
-        let mut command = sinew();
         command
             .arg("serve")
             .args(words)

@@ -2,6 +2,7 @@
 //! `cargo xtask soak --campaign NAME`.
 
 mod clients;
+mod disk_model;
 mod environments;
 mod fairness;
 mod power;

@@ -14,15 +14,25 @@ struct Environment {
     removed: &'static [&'static str],
     /// Shell script that ends with `exec "$@"`, run as root of a new user namespace with a mount namespace.
     script: Option<&'static str>,
+    /// Part of the reason for which the daemon does not start.
+    refused: Option<&'static str>,
 }
 
-const PLAIN: Environment = Environment { name: "", set: &[], removed: &[], script: None };
+/// The shipped policy forbids paths below `$HOME`: without it those rules would forbid nothing.
+const NO_HOME: Option<&str> = Some("unknown variable `$HOME`");
+
+const PLAIN: Environment = Environment { name: "", set: &[], removed: &[], script: None, refused: None };
 
 const ENVIRONMENTS: [Environment; 9] = [
     Environment { name: "dumb terminal", set: &[("TERM", "dumb")], ..PLAIN },
-    Environment { name: "no HOME", removed: &["HOME"], ..PLAIN },
+    Environment { name: "no HOME", removed: &["HOME"], refused: NO_HOME, ..PLAIN },
     Environment { name: "read-only HOME", set: &[("HOME", "/proc")], ..PLAIN },
-    Environment { name: "empty environment", removed: &["HOME", "PATH", "NO_COLOR"], ..PLAIN },
+    Environment {
+        name: "empty environment",
+        removed: &["HOME", "PATH", "NO_COLOR"],
+        refused: NO_HOME,
+        ..PLAIN
+    },
     Environment {
         name: "Turkish locale",
         set: &[("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")],
@@ -66,7 +76,9 @@ impl Environment {
         };
         command.args(words).current_dir(home.workspace());
         command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
-        self.removed.iter().for_each(|name| drop(command.env_remove(name)));
+        for name in self.removed {
+            command.env_remove(name);
+        }
         command.envs(self.set.iter().copied());
         command
     }
@@ -88,9 +100,14 @@ impl Environment {
         Some(Daemon(command.spawn().expect("start the daemon")))
     }
 
-    fn check(&self, home: Home) {
+    fn check(&self, home: &Home) {
         let log = || std::fs::read_to_string(home.user_home().join("serve.log")).unwrap_or_default();
-        let Some(mut daemon) = self.serve(&home) else { return };
+        let Some(mut daemon) = self.serve(home) else { return };
+        if let Some(reason) = self.refused {
+            let ended = daemon.0.wait().expect("the daemon ends");
+            assert!(!ended.success() && log().contains(reason), "{}: {ended}: {}", self.name, log());
+            return println!("{}: refused: {reason}", self.name);
+        }
         wait_until(self.name, || {
             let ended = daemon.0.try_wait().expect("ask for the daemon");
             assert!(ended.is_none(), "{}: the daemon ended: {}", self.name, log());
@@ -105,7 +122,7 @@ impl Environment {
         let tier = run["output"]["sandbox"]["tier"].as_str().unwrap_or_default();
         let is_sandboxed = run["success"] == true && ["full", "reduced"].contains(&tier);
         assert!(is_sandboxed || run["success"] == false, "{}: run without a sandbox: {run}", self.name);
-        let doctor = self.command(&home, &["doctor"]).output().expect("run doctor");
+        let doctor = self.command(home, &["doctor"]).output().expect("run doctor");
         let told = String::from_utf8_lossy(&[doctor.stdout, doctor.stderr].concat()).into_owned();
         assert!(!told.contains("panicked") && !told.is_empty(), "{}: {told}", self.name);
         drop(daemon);
@@ -136,7 +153,7 @@ fn soak_daemon_serves_in_unusual_environments() {
         let home = Home::initialised().without_automatic_modes();
         home.file("I.txt", "x");
         std::fs::set_permissions(home.user_home(), PermissionsExt::from_mode(0o700)).expect("private");
-        environment.check(home);
+        environment.check(&home);
         checked += 1;
     }
     let names: Vec<&str> = ENVIRONMENTS.iter().map(|one| one.name).collect();

@@ -2,6 +2,7 @@
 //! read or changed.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,14 +52,15 @@ impl Pair {
         if self.link.symlink_metadata().is_err() {
             let _ = symlink(&self.target, &self.link);
         }
-        if self.inside.symlink_metadata().is_err() {
-            if self.is_folder {
-                let _ = std::fs::create_dir(&self.inside);
-                let _ = std::fs::write(self.inside.join("f"), "inside");
-            } else {
-                let _ = std::fs::write(&self.inside, "inside");
-            }
-        }
+        // Creates only what is not there, so that this process itself follows no link.
+        let file = if self.is_folder && std::fs::create_dir(&self.inside).is_err() {
+            return;
+        } else if self.is_folder {
+            self.inside.join("f")
+        } else {
+            self.inside.clone()
+        };
+        let _ = std::fs::File::create_new(file).and_then(|mut file| file.write_all(b"inside"));
     }
 }
 

@@ -63,7 +63,8 @@ impl Load {
                 3 | 4 => ("read_file", json!({"path": "seed.txt"})),
                 // Refused, but no violation of policy: enough of those would raise an alarm.
                 5 => ("read_file", json!({})),
-                _ => ("create_directory", json!({"path": format!("d{name}-{round}")})),
+                // The name never repeats: a request that was denied is denied again without a question.
+                _ => ("create_directory", json!({"path": format!("d{name}-{:x}", random.number())})),
             };
             let mut params = json!({"approval": "async"});
             if call.0 == "create_directory" && !pending.is_empty() && random.below(2) == 0 {

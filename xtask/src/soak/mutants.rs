@@ -99,9 +99,10 @@ fn install(root: &Root) -> Result<PathBuf> {
 impl Tally {
     /// Adds the outcomes of one package.
     fn add(&mut self, outcomes: &Value) {
-        for outcome in outcomes["outcomes"].as_array().into_iter().flatten() {
-            let name = outcome["scenario"]["Mutant"]["name"].as_str();
-            match (outcome["summary"].as_str(), name) {
+        let text = |outcome: &Value, path: &str| outcome.pointer(path)?.as_str().map(str::to_owned);
+        for outcome in outcomes.get("outcomes").and_then(Value::as_array).into_iter().flatten() {
+            let name = text(outcome, "/scenario/Mutant/name");
+            match (text(outcome, "/summary").as_deref(), name.as_deref()) {
                 (Some("CaughtMutant" | "Timeout"), Some(_)) => self.caught += 1,
                 (Some("MissedMutant"), Some(name)) => drop(self.missed.insert(without_place(name))),
                 (_, Some(_)) => self.unviable += 1,

@@ -26,8 +26,8 @@ impl Summary {
     pub(crate) fn in_line(line: &str) -> Option<Summary> {
         let (_, json) = line.split_once(MARK)?;
         let value: Value = serde_json::from_str(json.trim()).ok()?;
-        let notes = value["notes"].as_str().unwrap_or_default().to_owned();
-        Some(Summary { figure: value["figure"].as_u64()?, notes })
+        let notes = value.get("notes").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some(Summary { figure: value.get("figure")?.as_u64()?, notes })
     }
 
     /// Adds the facts of the run.
@@ -90,11 +90,18 @@ impl CampaignResult {
     pub(crate) fn parse(line: &str) -> Result<Self> {
         let value: Value = serde_json::from_str(line).context("a saved result is not JSON")?;
         let text = |key: &str| {
-            let found = value[key].as_str().with_context(|| format!("a saved result has no `{key}`"));
+            let found = value
+                .get(key)
+                .and_then(Value::as_str)
+                .with_context(|| format!("a saved result has no `{key}`"));
             found.map(str::to_owned)
         };
-        let number =
-            |key: &str| value[key].as_u64().with_context(|| format!("a saved result has no number `{key}`"));
+        let number = |key: &str| {
+            value
+                .get(key)
+                .and_then(Value::as_u64)
+                .with_context(|| format!("a saved result has no number `{key}`"))
+        };
         Ok(CampaignResult {
             campaign: text("campaign")?,
             figure: number("figure")?,

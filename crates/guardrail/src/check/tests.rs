@@ -266,3 +266,16 @@ fn null_for_an_optional_argument_means_absent() {
     check_null(json!({}), &[], Some(json!({"a": null})));
     check_null(json!({"type": "string"}), &["a"], None);
 }
+
+/// A required argument stays null beside an optional one, so that the refusal says what was sent.
+#[test]
+fn null_for_a_required_argument_is_reported_as_null() {
+    let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+    let properties = json!({"a": {"type": "string"}, "b": {"type": "string"}});
+    spec.input_schema = Some(json!({"type": "object", "properties": properties, "required": ["a"]}));
+    let definition = Arc::new(spec.check().unwrap());
+    let schema = InputSchema::compile(definition.input_schema()).unwrap();
+    let refusal = check(&definition, &schema, json!({"a": null})).unwrap_err();
+    let problems = format!("{:?}", refusal.problems);
+    assert!(problems.contains("null") && !problems.contains("Missing"), "{problems}");
+}
