@@ -515,7 +515,7 @@ mod tests {
     fn memory_is_bounded_however_many_callers_call() {
         let (now, tool) = (Instant::now(), ToolName::new("out").unwrap());
         let mut windows = RateWindows::default();
-        let mut call = |windows: &mut RateWindows, pid, at| {
+        let call = |windows: &mut RateWindows, pid, at| {
             let caller = Some(windows.key_with_windows(&CallerKey::Process(pid), at));
             windows.add(&CountedCall { caller, tool: tool.clone(), is_outbound: false, at });
         };
