@@ -32,6 +32,7 @@ async function output(list) {
 }
 
 await serve({
+  cancelEndsClient: true,
   listTools: async () => (await output([...common, "--method", "tools/list"])).tools.map((tool) => tool.name),
   callTool: (name, given, { signal }) => {
     if (!signal) return output(words(name, given));

@@ -27,7 +27,7 @@ async function answer(client, request) {
     while (!existsSync(request.when)) await new Promise((resolve) => setTimeout(resolve, 20));
     abort.abort();
     await pending;
-    return { cancelled: true };
+    return { cancelled: true, ended: client.cancelEndsClient === true };
   }
   if (request.command === "many") {
     const started = Date.now();

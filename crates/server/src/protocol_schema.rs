@@ -12,7 +12,7 @@ const DESCRIPTIONS: &str = include_str!("../protocol.json");
 /// Returns the schema: an object with one property per method, each with `params` and `result`.
 pub fn protocol_schema() -> Schema {
     // The descriptions are part of the program and parsed by every test run, so they always parse.
-    let descriptions: Value = serde_json::from_str(DESCRIPTIONS).unwrap_or_default();
+    let descriptions: &Value = &serde_json::from_str(DESCRIPTIONS).unwrap_or_default();
     let sockets = items(&descriptions["sockets"]);
     let methods: Map<String, Value> = sockets
         .flat_map(|socket| {
@@ -68,8 +68,8 @@ fn fields_schema(fields: &Value, side: Side) -> Value {
     let required: Vec<&Value> =
         items(fields).filter(|field| field["optional"] != true).map(|field| &field["name"]).collect();
     let mut object = json!({"type": "object", "properties": properties, "required": required});
-    if side == Side::Params {
-        object["additionalProperties"] = json!(false);
+    if let (Side::Params, Some(object)) = (side, object.as_object_mut()) {
+        object.insert("additionalProperties".to_owned(), json!(false));
     }
     object
 }

@@ -38,8 +38,9 @@ pub(super) fn pages(protocol: &Value, tools: &[Value]) -> Result<Pages> {
 fn method_types(reader: &mut Reader, method: &str, schema: &Value) -> Method {
     let name = method_type(method);
     let (params, result) = (format!("{name}Params"), format!("{name}Result"));
-    reader.define(&params, &schema["properties"]["params"]);
-    reader.define(&result, &schema["properties"]["result"]);
+    let parts = &schema["properties"];
+    reader.define(&params, &parts["params"]);
+    reader.define(&result, &parts["result"]);
     let summary = schema["description"].as_str().unwrap_or_default().to_owned();
     Method { name: method.to_owned(), summary, params, result }
 }
