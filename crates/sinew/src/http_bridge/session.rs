@@ -39,7 +39,7 @@ pub(super) struct Session {
 struct SessionState {
     streams: HashMap<u64, EventLog>,
     /// Stream and progress token of each open request, by its id as JSON.
-    requests: HashMap<String, OpenRequest>,
+    requests: HashMap<String, RoutedRequest>,
     next_stream: u64,
     /// Task that sends the common stream. A message is sent to one client only, so a new one replaces it.
     common_follower: Option<AbortHandle>,
@@ -48,7 +48,7 @@ struct SessionState {
     is_open: bool,
 }
 
-struct OpenRequest {
+struct RoutedRequest {
     stream: u64,
     progress_token: Option<String>,
 }
@@ -156,7 +156,7 @@ impl SessionState {
         self.forget_old_streams();
         self.streams.insert(stream, EventLog::new(stream));
         self.requests
-            .insert(key, OpenRequest { stream, progress_token: progress_token.map(Value::to_string) });
+            .insert(key, RoutedRequest { stream, progress_token: progress_token.map(Value::to_string) });
         Some(stream)
     }
 
