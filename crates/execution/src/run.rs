@@ -237,6 +237,7 @@ impl OrderRunner<'_> {
 type TaskOutput = Result<Result<ToolOutput, Failure>, Box<dyn std::any::Any + Send>>;
 
 /// Result of waiting for the task of a tool.
+#[allow(clippy::large_enum_variant)] // one value per call, taken apart at once: a box would only add an allocation
 enum TaskWait {
     Finished(Result<TaskOutput, tokio::task::JoinError>),
     TimedOut,

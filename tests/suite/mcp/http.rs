@@ -160,6 +160,10 @@ fn stateless(method: &str, mut params: Value) -> Value {
     request(9, method, params)
 }
 
+/// Manifest that adds a tool.
+const EXTRA_TOOL: &str = "tool:\n  id: extra\n  type: cli\n  name: Extra\n  version: 1.0.0\n  description: Prints\n  \
+    cli_specific:\n    executable: echo\n  commands:\n    - {name: print, category: read_only, risk_level: low, parameters: [], argv: [a]}\n";
+
 const STATELESS: (&str, &str) = ("mcp-protocol-version", "2026-07-28");
 
 #[test]
@@ -305,4 +309,21 @@ fn subscription_is_a_stream() {
     let mut stream = bridge.post(&[STATELESS, ("mcp-method", "subscriptions/listen")], &listen);
     let acknowledged = stream.message();
     assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+}
+
+/// A message is sent to one client only, and an old one is not sent again.
+#[test]
+fn list_changes_are_sent_on_the_stream_of_the_session() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let session = bridge.initialize();
+    let in_session = ("mcp-session-id", session.as_str());
+    let mut stream = bridge.send("GET", &[in_session], "");
+    assert_eq!(stream.event().1, "", "a position to resume from");
+    daemon.home().put_tool("extra.yaml", EXTRA_TOOL);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert_eq!(stream.message()["method"], "notifications/tools/list_changed");
+    let mut second = bridge.send("GET", &[in_session], "");
+    let (position, data) = second.event();
+    assert_eq!((position.as_deref(), data.as_str()), (Some("0-3"), ""), "the old message is not repeated");
 }

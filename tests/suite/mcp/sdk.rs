@@ -123,4 +123,7 @@ fn inspector_works_through_the_bridge() {
     command.args(["--method", "tools/list"]);
     let text = served.said_by(&mut command);
     assert!(text.contains("\"read_file\"") && text.contains("inputSchema"), "{text}");
+    let strict = command.arg("--strict").output().expect("the inspector runs");
+    let report = String::from_utf8_lossy(&strict.stderr);
+    assert!(strict.status.success() && !report.contains("Issue:"), "{report}");
 }

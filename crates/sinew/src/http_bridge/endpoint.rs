@@ -157,7 +157,7 @@ impl Endpoint {
             Err(refused) => return refused,
         };
         let from = match header(headers, "last-event-id").map(EventId::parse) {
-            None => session.common_stream(),
+            None => session.join_common_stream(),
             Some(Some(EventId { stream, number })) => EventId { stream, number: number.saturating_add(1) },
             Some(None) => return reply::invalid(StatusCode::BAD_REQUEST, None, "Last-Event-ID is unknown"),
         };

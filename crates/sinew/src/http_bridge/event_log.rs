@@ -46,8 +46,14 @@ impl EventLog {
         let changed = Arc::default();
         let mut log =
             EventLog { stream, events: VecDeque::new(), bytes: 0, next: 0, finished: false, changed };
-        log.push(&format!("retry: {RETRY_MS}\ndata: \n\n"));
+        log.push_position();
         log
+    }
+
+    /// Adds an event that has an id and no data, and returns its number.
+    pub(super) fn push_position(&mut self) -> u64 {
+        self.push(&format!("retry: {RETRY_MS}\ndata: \n\n"));
+        self.next - 1
     }
 
     /// Adds a message.

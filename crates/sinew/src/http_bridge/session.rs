@@ -39,14 +39,16 @@ pub(super) struct Session {
 struct SessionState {
     streams: HashMap<u64, EventLog>,
     /// Stream and progress token of each open request, by its id as JSON.
-    requests: HashMap<String, OpenRequest>,
+    requests: HashMap<String, RoutedRequest>,
     next_stream: u64,
+    /// Task that sends the common stream. A message is sent to one client only, so a new one replaces it.
+    common_follower: Option<AbortHandle>,
     last_use: Instant,
     /// False once the connection to the daemon is lost.
     is_open: bool,
 }
 
-struct OpenRequest {
+struct RoutedRequest {
     stream: u64,
     progress_token: Option<String>,
 }
@@ -57,6 +59,7 @@ impl Session {
             streams: HashMap::from([(COMMON_STREAM, EventLog::new(COMMON_STREAM))]),
             requests: HashMap::new(),
             next_stream: COMMON_STREAM + 1,
+            common_follower: None,
             last_use: Instant::now(),
             is_open: true,
         }));
@@ -97,15 +100,24 @@ impl Session {
 
     /// Follows a stream from an event on: its retained events, then each new one.
     pub(super) fn follow(&self, from: EventId) -> Option<mpsc::Receiver<Bytes>> {
-        self.state().streams.get(&from.stream)?;
+        let mut state = self.state();
+        state.streams.get(&from.stream)?;
         let (sender, receiver) = mpsc::channel(QUEUED_EVENTS);
-        tokio::spawn(forward_events(Arc::clone(&self.state), from, sender));
+        let follower = tokio::spawn(forward_events(Arc::clone(&self.state), from, sender)).abort_handle();
+        if from.stream == COMMON_STREAM
+            && let Some(earlier) = state.common_follower.replace(follower)
+        {
+            earlier.abort();
+        }
         Some(receiver)
     }
 
-    /// Position of the first new event of the stream for messages that belong to no request.
-    pub(super) fn common_stream(&self) -> EventId {
-        EventId { stream: COMMON_STREAM, number: 0 }
+    /// Returns the position of a new client of the stream for messages that belong to no request: an event
+    /// without data, from which it can resume.
+    pub(super) fn join_common_stream(&self) -> EventId {
+        let mut state = self.state();
+        let number = state.streams.get_mut(&COMMON_STREAM).map_or(0, EventLog::push_position);
+        EventId { stream: COMMON_STREAM, number }
     }
 
     /// Returns true if the session was not used for a time and nothing is running in it.
@@ -144,7 +156,7 @@ impl SessionState {
         self.forget_old_streams();
         self.streams.insert(stream, EventLog::new(stream));
         self.requests
-            .insert(key, OpenRequest { stream, progress_token: progress_token.map(Value::to_string) });
+            .insert(key, RoutedRequest { stream, progress_token: progress_token.map(Value::to_string) });
         Some(stream)
     }
 

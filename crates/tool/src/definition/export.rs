@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::model_schema::model_schema;
+use super::model_schema::{model_input_schema, model_output_schema};
 use crate::ToolDefinition;
 
 /// Format of an exported tool definition.
@@ -31,12 +31,12 @@ impl ToolFormat {
             ToolFormat::Openai => json!({"type": "function", "function": {
                 "name": definition.name_without_dots(),
                 "description": definition.description(),
-                "parameters": model_schema(definition.input_schema()),
+                "parameters": model_input_schema(definition.input_schema()),
             }}),
             ToolFormat::Anthropic => json!({
                 "name": definition.name_without_dots(),
                 "description": definition.description(),
-                "input_schema": model_schema(definition.input_schema()),
+                "input_schema": model_input_schema(definition.input_schema()),
             }),
         }
     }
@@ -46,7 +46,7 @@ fn mcp(definition: &ToolDefinition) -> Value {
     let mut tool = json!({
         "name": definition.name_without_dots(),
         "description": definition.description(),
-        "inputSchema": model_schema(definition.input_schema()),
+        "inputSchema": model_input_schema(definition.input_schema()),
         "annotations": definition.annotations(),
         "_meta": {
             "sinew/category": definition.category(),
@@ -55,7 +55,7 @@ fn mcp(definition: &ToolDefinition) -> Value {
         },
     });
     if let (Some(schema), Some(tool)) = (definition.output_schema(), tool.as_object_mut()) {
-        tool.insert("outputSchema".into(), schema.clone());
+        tool.insert("outputSchema".into(), model_output_schema(schema));
     }
     tool
 }
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn each_format_has_its_shape() {
         let definition = definition();
-        let schema = model_schema(definition.input_schema());
+        let schema = model_input_schema(definition.input_schema());
         let mcp = ToolFormat::Mcp.export(&definition);
         assert_eq!((&mcp["name"], &mcp["inputSchema"]), (&json!("git__status"), &schema));
         assert_eq!(mcp["outputSchema"], json!({"type": "object"}));
