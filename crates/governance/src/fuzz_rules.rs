@@ -26,8 +26,9 @@ pub fn fuzz_patterns(text: &str) {
     assert_eq!(allow.is_some(), forbid.is_some(), "{written}");
     let (Some(allow), Some(forbid)) = (allow, forbid) else { return };
     // A path as the judge sees it has no `//` and no final slash.
-    let path: PathBuf = Path::new(path).components().collect();
-    for path in [path.as_path(), &pattern.example_path()] {
+    let as_judged = |path: &Path| -> PathBuf { path.components().collect() };
+    for path in [as_judged(Path::new(path)), as_judged(&pattern.example_path())] {
+        let path = path.as_path();
         let allowed = allow.matches(path);
         assert!(!allowed || forbid.matches(path), "{written} allows {path:?} and does not forbid it");
         // The pattern's own folder may be a link on this machine, whose target is matched as well.
