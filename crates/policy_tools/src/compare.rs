@@ -5,7 +5,8 @@
 //! operator reviews it.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use governance::Policy;
 use governance::files::{RunningCalls, SecretAction};
@@ -61,11 +62,31 @@ pub fn compare_policies<'a>(
     compare_secrets(old, new, &mut found);
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
+    compare_projects(old, new, &mut found);
     if found.is_empty() && old.hash() != new.hash() {
         let description = "the files differ, but the differences change nothing".to_owned();
         found.push(PolicyDifference { effect: PolicyEffect::Neutral, description, rule: None });
     }
     found
+}
+
+/// Compares the policies of projects. They only tighten, so a new one tightens; one that was changed may permit
+/// more than before.
+fn compare_projects(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {
+    let find = |policy: &Policy, root: &Path| {
+        policy.project_policies().find(|(known, _)| *known == root).map(|(_, text)| text.to_owned())
+    };
+    let roots = old.project_policies().chain(new.project_policies()).map(|(root, _)| root);
+    for root in roots.collect::<BTreeSet<_>>() {
+        let shown = root.display();
+        let (effect, description) = match (find(old, root), find(new, root)) {
+            (None, _) => (PolicyEffect::Tightens, format!("project {shown}: it has a policy of its own")),
+            (_, None) => (PolicyEffect::Loosens, format!("project {shown}: its policy no longer applies")),
+            (before, after) if before == after => continue,
+            _ => (PolicyEffect::Loosens, format!("project {shown}: its policy changed, and may permit more")),
+        };
+        found.push(PolicyDifference { effect, description, rule: None });
+    }
 }
 
 /// Compares the settings of a mode, except those that `compare_modes` covers for each tool.

@@ -14,6 +14,7 @@ mod function_workers;
 mod host_table;
 mod layer_hooks;
 mod manifests;
+mod presets;
 mod render;
 mod reserved_folders;
 mod service;
