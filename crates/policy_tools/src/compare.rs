@@ -139,11 +139,10 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>
     let GatewayRules { allowed, blocked, private_addresses: private, approval_rule: _, max_response_bytes } =
         &*old.safety_rules().gateway;
     let after = &new.safety_rules().gateway;
-    compare_lists(
+    compare_allowed_hosts(
         "gateway: allowed host",
         &host_texts(&allowed.hosts),
         &host_texts(&after.allowed.hosts),
-        LoosenedBy::Addition,
         found,
     );
     compare_lists(
@@ -159,6 +158,29 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>
     };
     compare_ranked("gateway: ", &open(private), &open(&after.private_addresses), found);
     compare_limits("gateway: largest response", *max_response_bytes, after.max_response_bytes, found);
+}
+
+/// Compares lists of allowed hosts by what they allow: `docs.rs` in place of `*` tightens.
+fn compare_allowed_hosts(
+    what: &str,
+    old: &RuleTexts<String>,
+    new: &RuleTexts<String>,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let is_covered =
+        |host: &String, list: &RuleTexts<String>| list.keys().any(|wide| host_covers(wide, host));
+    let keep = |list: &RuleTexts<String>, other: &RuleTexts<String>| {
+        let kept = list.iter().filter(|(host, _)| other.contains_key(*host) || !is_covered(host, other));
+        kept.map(|(host, text)| (host.clone(), text.clone())).collect::<RuleTexts<String>>()
+    };
+    compare_lists(what, &keep(old, new), &keep(new, old), LoosenedBy::Addition, found);
+}
+
+/// Returns true if every host that the second pattern allows is allowed by the first.
+fn host_covers(wide: &str, narrow: &str) -> bool {
+    let below = wide.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+    let is_below = |rest: &str| narrow.trim_start_matches("*.").ends_with(rest) && narrow.len() > rest.len();
+    wide == "*" || wide == narrow || below.is_some_and(is_below)
 }
 
 fn host_texts(list: &[HostRule]) -> RuleTexts<String> {

@@ -6,7 +6,6 @@ use clap::ValueEnum;
 use governance::PROJECT_POLICY;
 use strict_yaml::{Document, YamlNode, YamlNodeKind};
 
-use crate::command::init;
 use crate::exit::CommandError;
 use crate::render;
 use crate::terminal::{escape_invisible_line, print_message, print_result_line};
@@ -47,7 +46,9 @@ impl ProjectPreset {
             table.add_row(row);
         }
         print_result_line(table)?;
-        init::replace_atomically(&file, self.text())?;
+        strict_yaml::replace_private_file(&file, self.text().as_bytes()).map_err(|error| {
+            CommandError::configuration(format!("{} cannot be written: {error}", file.display()))
+        })?;
         let shown = file.to_string_lossy().into_owned();
         print_message(format!("wrote {}: it can only tighten your policy", escape_invisible_line(&shown)));
         Ok(())
