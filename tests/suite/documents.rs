@@ -26,16 +26,70 @@ fn every_policy_recipe_loads_and_keeps_its_examples() {
         let name =
             recipe.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a block names its file");
         let home = Home::initialised();
-        home.configure(name, &format!("{recipe}\n"));
+        match name.starts_with(".sinew/") {
+            true => write_project_policy(&home, &recipe),
+            false => home.configure_layer(name, &format!("{recipe}\n")),
+        }
         let checked = home.run(&["check", "--json"]);
         assert!(checked.output.status.success(), "{recipe}\n{checked}");
     }
 }
 
+fn write_project_policy(home: &Home, text: &str) {
+    let folder = home.workspace().join(".sinew");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("policy.yaml"), format!("{text}\n")).expect("a policy");
+}
+
+/// The first recipe of the page, followed as a new user would.
+#[test]
+fn one_short_file_guards_a_project() {
+    let page = page("docs/policy.md");
+    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.starts_with("# .sinew/policy.yaml"));
+    let recipe = recipe.expect("the page shows a project policy");
+    assert!(recipe.lines().count() <= 20, "{recipe}");
+    let home = Home::new();
+    home.run(&["workspace", "add", &home.workspace().display().to_string()]).must_exit(0);
+    // The page: programs that the project may run must be permitted by your own policy first.
+    for (key, value) in [
+        ("tools.run_command.allowed_commands", "{add: [pytest, ruff, touch]}"),
+        ("tools.run_command.network", "off"),
+    ] {
+        home.run(&["config", "set", key, value]).must_exit(0);
+    }
+    write_project_policy(&home, &recipe.replace("[pytest, ruff]", "[pytest, ruff, touch]"));
+    std::fs::create_dir(home.workspace().join("src")).unwrap();
+    home.file("README.md", "x");
+    home.file(".env", "KEY=1");
+    home.run(&["check"]).must_exit(0);
+    let call = |words: &[&str]| home.run(&[&["call"], words].concat()).output.status.code();
+    let explain = |words: &[&str]| home.run(&[&["explain"], words].concat()).output.status.code();
+    for (words, expect) in [
+        (&["read_file", "path=README.md"][..], 0),
+        (&["read_file", "path=.env"], 3),
+        (&["write_file", "path=src/a.py", "content=x"], 0),
+        (&["write_file", "path=README.md", "content=x"], 3),
+        (&["write_file", "path=.sinew/policy.yaml", "content=x"], 3),
+        (&["run_command", "command:=[\"ls\"]"], 3),
+    ] {
+        assert_eq!(explain(words), Some(expect), "explain {words:?}");
+        assert_eq!(call(words), Some(expect), "call {words:?}");
+    }
+    assert_eq!(explain(&["run_command", "command:=[\"pytest\"]"]), Some(0));
+    assert_eq!(explain(&["fetch_url", "url=https://docs.python.org/3/"]), Some(0));
+    assert_eq!(explain(&["fetch_url", "url=https://example.org/"]), Some(3));
+    // What a program writes: only below src/.
+    call(&["run_command", "command:=[\"touch\",\"outside.txt\"]"]);
+    assert!(!home.workspace().join("outside.txt").exists(), "a program wrote outside of src/");
+    call(&["run_command", "command:=[\"touch\",\"src/inside.txt\"]"]);
+    assert!(home.workspace().join("src/inside.txt").exists(), "a program may write in src/");
+}
+
 #[test]
 fn wrong_example_is_detected() {
     let page = page("docs/policy.md");
-    let recipe = blocks(&page, "yaml").remove(0).replacen("expect: deny", "expect: allow", 1);
+    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.contains("governance/tools.yaml"));
+    let recipe = recipe.expect("a recipe for tools.yaml").replacen("expect: deny", "expect: allow", 1);
     let home = Home::initialised();
     home.configure("governance/tools.yaml", &format!("{recipe}\n"));
     home.run(&["check"]).must_exit(7);

@@ -168,11 +168,14 @@ fn bad_configuration_is_refused_with_file_and_line() {
 }
 
 #[test]
-fn file_missing_after_init_is_an_error() {
+fn built_in_file_applies_where_the_home_has_none() {
     let home = Home::initialised();
     std::fs::remove_file(home.root().join("config/governance/safety.yaml")).unwrap();
-    let refused = home.run(&["serve"]).must_exit(7);
-    assert!(refused.stderr().contains("safety.yaml"), "{refused}");
+    home.run(&["check"]).must_exit(0);
+    assert_eq!(
+        home.run(&["config", "get", "human_approval.timeout_seconds"]).must_exit(0).stdout().trim(),
+        "300"
+    );
 }
 
 #[test]

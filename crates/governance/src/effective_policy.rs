@@ -112,6 +112,11 @@ impl<'a> EffectivePolicy<'a> {
         OutboundRules { tool_hosts: own, gateway: Arc::clone(&self.policy.safety.gateway) }
     }
 
+    /// Returns the policy of the same tool with other rules of its own.
+    pub(crate) fn with_rules(&self, rules: &'a ToolRules) -> EffectivePolicy<'a> {
+        EffectivePolicy { rules: Some(rules), ..*self }
+    }
+
     /// Returns the effective policy with the shadow rules enforced, if there are any.
     pub(crate) fn with_shadow_rules(&self) -> Option<EffectivePolicy<'a>> {
         let shadow = self.rules?.shadow.as_deref()?;

@@ -152,12 +152,15 @@ pub(crate) fn decide(
         .and_then(|s| check_facts(&s, situation, facts, &mut TraceRecorder::new(&mut discarded_trace)).err());
     would_deny.iter().for_each(|reason| notes.record_shadow_denial(reason));
     check_facts(effective_policy, situation, facts, notes)?;
+    let mut by_projects = Vec::new();
+    for project in effective_policy.policy.projects.iter() {
+        by_projects.extend(project.check(effective_policy, situation, facts, notes)?);
+    }
     // Last, so that no approval is requested for a call that would be denied anyway.
     let attendance = effective_policy.tool_approvals(facts.reached_paths, notes);
-    Ok(PermitDecision {
-        approval_rules: effective_policy.approval_rules(situation.mode, attendance, notes),
-        shadow_denial: would_deny,
-    })
+    let mut approval_rules = effective_policy.approval_rules(situation.mode, attendance, notes);
+    approval_rules.extend(by_projects);
+    Ok(PermitDecision { approval_rules, shadow_denial: would_deny })
 }
 
 fn check_facts(

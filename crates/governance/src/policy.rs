@@ -18,8 +18,10 @@ use crate::mode_rules::{self, ModeRules, PerMode};
 use crate::modes_file::ModesFile;
 use crate::policy_environment::PolicyEnvironment;
 use crate::problems::{FileInspection, PolicyError};
+use crate::project::ProjectRules;
 use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
+use crate::situation::Workspaces;
 use crate::suggested_change::PolicyFile;
 use crate::tool_rules::{self, CategoryRules, ResultCacheRule, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
@@ -44,6 +46,8 @@ pub struct Policy {
     pub(crate) isolation: Option<Isolation>,
     /// Folders that the rules grant as a whole to tools that write.
     pub(crate) granted_folders: Arc<[PathBuf]>,
+    /// Policies of projects, which only tighten.
+    pub(crate) projects: Arc<[ProjectRules]>,
 }
 
 /// Parsed policy files, for components that read settings which the judge does not use.
@@ -139,6 +143,40 @@ impl Policy {
     /// Returns these rules with the isolation level of another policy.
     pub fn on_the_machine_of(self, other: &Policy) -> Self {
         self.with_isolation(other.isolation)
+    }
+
+    /// Returns these rules with the policies of the projects at the roots of these workspaces.
+    pub fn with_projects(
+        self,
+        workspaces: &Workspaces,
+        environment: &PolicyEnvironment,
+    ) -> Result<Policy, PolicyError> {
+        let (mut projects, mut errors) = (Vec::new(), Vec::new());
+        for workspace in workspaces.iter() {
+            match ProjectRules::read(workspace.root(), environment) {
+                Ok(project) => projects.extend(project),
+                Err(error) => errors.extend_from_slice(error.problems()),
+            }
+        }
+        match errors.is_empty() {
+            true => Ok(self.with_project_rules(projects)),
+            false => Err(PolicyError::new(errors)),
+        }
+    }
+
+    pub(crate) fn with_project_rules(self, projects: Vec<ProjectRules>) -> Policy {
+        if projects.is_empty() {
+            return self;
+        }
+        let texts = projects.iter().map(|project| project.document.text());
+        let hash =
+            canonical::sha256_hex([&*self.hash].into_iter().chain(texts).collect::<String>().as_bytes());
+        Policy { projects: projects.into(), hash: hash.into(), ..self }
+    }
+
+    /// Returns the roots of the projects with a policy, each with its text.
+    pub fn project_policies(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.projects.iter().map(|project| (project.root(), project.document.text()))
     }
 
     /// Returns the text of a user's policy file, if there is one.
@@ -312,6 +350,7 @@ impl CheckedFiles {
             hash,
             isolation: None,
             granted_folders: Arc::default(),
+            projects: Arc::new([]),
         })
     }
 }

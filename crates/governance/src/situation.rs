@@ -77,7 +77,12 @@ impl Workspace {
 
     /// Creates a read-write workspace for a folder that a rule grants.
     pub(crate) fn read_write(root: &Path) -> Self {
-        Workspace { root: root.to_owned(), access: WorkspaceAccess::ReadWrite }
+        Self::granted(root, WorkspaceAccess::ReadWrite)
+    }
+
+    /// Creates a workspace for a folder that a rule grants.
+    pub(crate) fn granted(root: &Path, access: WorkspaceAccess) -> Self {
+        Workspace { root: root.to_owned(), access }
     }
 
     /// Returns the canonical path.

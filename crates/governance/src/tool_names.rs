@@ -12,10 +12,12 @@ use tool::{Category, ToolDefinition};
 use crate::common_paths;
 use crate::confinement::SYSTEM_FOLDERS;
 use crate::dry_run::dry_run_workspaces;
+use crate::example::PolicyExample;
 use crate::glob::ListedPattern;
 use crate::mode_rules::{self, ApprovalScope};
 use crate::policy::Policy;
 use crate::problems::{FileInspection, PolicyError};
+use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
 use crate::tool_rules::ResultCacheRule;
 use crate::tools_file::ResultCacheScope;
 
@@ -49,17 +51,56 @@ impl Policy {
         if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
     }
 
+    /// Runs the examples of the project policies. Relative paths in them start at the project.
+    pub fn check_project_examples<'a>(
+        &self,
+        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+    ) -> Result<(), PolicyError> {
+        let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
+        let mut errors = Vec::new();
+        for project in self.projects.iter() {
+            let mut inspection = FileInspection::new(&project.document);
+            let root = project.root().to_string_lossy();
+            let here = Workspaces::new(vec![Workspace::hypothetical(&root, WorkspaceAccess::ReadWrite)]);
+            for (name, rules) in project.tools() {
+                match definitions.iter().find(|tool| tool.name() == name) {
+                    Some(definition) => {
+                        self.run_example_list(definition, &rules.examples, &here, &mut inspection);
+                    }
+                    None => {
+                        let near = nearest_word(name.as_str(), tool_names(&definitions));
+                        let fix = near.map(|near| format!("did you mean `{near}`?"));
+                        let at = Located { value: (), line: 1, column: 1 };
+                        inspection.error(&at, &format!("no tool is called `{name}`"), fix);
+                    }
+                }
+            }
+            errors.extend(inspection.errors);
+        }
+        if errors.is_empty() { Ok(()) } else { Err(PolicyError::new(errors)) }
+    }
+
     /// Runs the examples beside a tool's rules. A wrong verdict keeps the policy from loading.
     fn run_examples(&self, definition: &ToolDefinition, inspection: &mut FileInspection<'_>) {
         let Some(rules) = self.tools.get(definition.name()).filter(|rules| !rules.examples.is_empty()) else {
             return;
         };
-        let (tool, workspaces) = (Arc::new(definition.clone()), dry_run_workspaces());
+        self.run_example_list(definition, &rules.examples, &dry_run_workspaces(), inspection);
+    }
+
+    fn run_example_list(
+        &self,
+        definition: &ToolDefinition,
+        examples: &[PolicyExample],
+        workspaces: &Workspaces,
+        inspection: &mut FileInspection<'_>,
+    ) {
+        let tool = Arc::new(definition.clone());
         let schema = InputSchema::compile(tool.input_schema());
-        for example in &rules.examples {
+        for example in examples {
             let tried = schema.as_ref().map_err(ToString::to_string).and_then(|schema| {
                 let known = KnownTool { definition: &tool, schema };
-                self.dry_run_with_schema(known, &example.arguments, example.mode, &workspaces)
+                self.dry_run_with_schema(known, &example.arguments, example.mode, workspaces)
             });
             match tried {
                 Ok(found) if found.verdict == example.expect => {}

@@ -15,6 +15,8 @@ use crate::normalized_path::NormalizedPath;
 pub struct VisibilityFilter {
     pub(crate) built_in_denials: Arc<BuiltInDenials>,
     pub(crate) forbidden: Arc<PathGlobs>,
+    /// Paths that the policies of projects forbid.
+    pub(crate) project_forbidden: Vec<Arc<PathGlobs>>,
 }
 
 impl VisibilityFilter {
@@ -26,26 +28,30 @@ impl VisibilityFilter {
     /// Returns the rule that hides a name, if there is one.
     pub(crate) fn hidden_by(&self, path: &Path) -> Option<RuleRef> {
         let name = NormalizedPath::canonical(path)?;
-        let forbidden = self.forbidden.first_match(&name).cloned();
+        let forbidden = self.lists().find_map(|list| list.first_match(&name)).cloned();
         forbidden
             .or_else(|| self.built_in_denials.find_denial(&name, PathAccess::Read).map(|denial| denial.rule))
     }
 
     /// Returns the paths that the rules of the call forbid without wildcards, including everything below
     /// them. Symbolic links are resolved.
-    pub fn forbidden_literals(&self) -> &[PathBuf] {
-        self.forbidden.literal_paths()
+    pub fn forbidden_literals(&self) -> impl Iterator<Item = &PathBuf> {
+        self.lists().flat_map(|list| list.literal_paths())
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &PathGlobs> {
+        [&self.forbidden].into_iter().chain(&self.project_forbidden).map(AsRef::as_ref)
     }
 
     /// Returns the forbidden patterns of the call as written.
     pub fn forbidden_patterns(&self) -> Vec<&str> {
-        self.forbidden.patterns().iter().map(|written| written.text.as_str()).collect()
+        self.lists().flat_map(PathGlobs::patterns).map(|written| written.text.as_str()).collect()
     }
 
     /// Returns true if this access to the path would be refused as forbidden.
     pub(crate) fn forbids(&self, path: &Path, access: PathAccess) -> bool {
         let Some(name) = NormalizedPath::canonical(path) else { return true };
-        let forbidden = self.forbidden.first_match(&name).is_some();
+        let forbidden = self.lists().any(|list| list.first_match(&name).is_some());
         forbidden || self.built_in_denials.find_denial(&name, access).is_some()
     }
 }

@@ -5,7 +5,8 @@
 //! operator reviews it.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use governance::Policy;
 use governance::files::{RunningCalls, SecretAction};
@@ -61,11 +62,31 @@ pub fn compare_policies<'a>(
     compare_secrets(old, new, &mut found);
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
+    compare_projects(old, new, &mut found);
     if found.is_empty() && old.hash() != new.hash() {
         let description = "the files differ, but the differences change nothing".to_owned();
         found.push(PolicyDifference { effect: PolicyEffect::Neutral, description, rule: None });
     }
     found
+}
+
+/// Compares the policies of projects. They only tighten, so a new one tightens; one that was changed may permit
+/// more than before.
+fn compare_projects(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {
+    let find = |policy: &Policy, root: &Path| {
+        policy.project_policies().find(|(known, _)| *known == root).map(|(_, text)| text.to_owned())
+    };
+    let roots = old.project_policies().chain(new.project_policies()).map(|(root, _)| root);
+    for root in roots.collect::<BTreeSet<_>>() {
+        let shown = root.display();
+        let (effect, description) = match (find(old, root), find(new, root)) {
+            (None, _) => (PolicyEffect::Tightens, format!("project {shown}: it has a policy of its own")),
+            (_, None) => (PolicyEffect::Loosens, format!("project {shown}: its policy no longer applies")),
+            (before, after) if before == after => continue,
+            _ => (PolicyEffect::Loosens, format!("project {shown}: its policy changed, and may permit more")),
+        };
+        found.push(PolicyDifference { effect, description, rule: None });
+    }
 }
 
 /// Compares the settings of a mode, except those that `compare_modes` covers for each tool.
@@ -118,11 +139,10 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>
     let GatewayRules { allowed, blocked, private_addresses: private, approval_rule: _, max_response_bytes } =
         &*old.safety_rules().gateway;
     let after = &new.safety_rules().gateway;
-    compare_lists(
+    compare_allowed_hosts(
         "gateway: allowed host",
         &host_texts(&allowed.hosts),
         &host_texts(&after.allowed.hosts),
-        LoosenedBy::Addition,
         found,
     );
     compare_lists(
@@ -138,6 +158,29 @@ fn compare_gateway(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>
     };
     compare_ranked("gateway: ", &open(private), &open(&after.private_addresses), found);
     compare_limits("gateway: largest response", *max_response_bytes, after.max_response_bytes, found);
+}
+
+/// Compares lists of allowed hosts by what they allow: `docs.rs` in place of `*` tightens.
+fn compare_allowed_hosts(
+    what: &str,
+    old: &RuleTexts<String>,
+    new: &RuleTexts<String>,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let is_covered =
+        |host: &String, list: &RuleTexts<String>| list.keys().any(|wide| host_covers(wide, host));
+    let keep = |list: &RuleTexts<String>, other: &RuleTexts<String>| {
+        let kept = list.iter().filter(|(host, _)| other.contains_key(*host) || !is_covered(host, other));
+        kept.map(|(host, text)| (host.clone(), text.clone())).collect::<RuleTexts<String>>()
+    };
+    compare_lists(what, &keep(old, new), &keep(new, old), LoosenedBy::Addition, found);
+}
+
+/// Returns true if every host that the second pattern allows is allowed by the first.
+fn host_covers(wide: &str, narrow: &str) -> bool {
+    let below = wide.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+    let is_below = |rest: &str| narrow.trim_start_matches("*.").ends_with(rest) && narrow.len() > rest.len();
+    wide == "*" || wide == narrow || below.is_some_and(is_below)
 }
 
 fn host_texts(list: &[HostRule]) -> RuleTexts<String> {

@@ -16,6 +16,7 @@ use clap_complete::engine::ArgValueCompleter;
 use tool::{CallId, Category, Mode};
 
 use crate::command::ToolNameCompleter;
+use crate::presets::ProjectPreset;
 
 pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
@@ -401,6 +402,9 @@ pub(crate) enum WorkspaceCommand {
         /// Permit reading only.
         #[arg(long)]
         read_only: bool,
+        /// Also write a project policy (.sinew/policy.yaml) for this purpose.
+        #[arg(long, value_enum, value_name = "PURPOSE")]
+        preset: Option<ProjectPreset>,
     },
     /// List the workspaces.
     List(JsonArgs),

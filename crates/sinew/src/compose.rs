@@ -127,6 +127,10 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
+    let around = policy_environment(setting);
+    let policy = policy.with_projects(&workspaces, &around).map_err(CommandError::configuration)?;
+    let judged = registry.definitions().map(AsRef::as_ref);
+    policy.check_project_examples(judged).map_err(CommandError::configuration)?;
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);

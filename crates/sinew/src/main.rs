@@ -16,6 +16,7 @@ mod http_bridge;
 mod layer_hooks;
 mod manifests;
 mod message_limit;
+mod presets;
 mod render;
 mod reserved_folders;
 mod service;

@@ -45,6 +45,7 @@ fn agent_connection_cannot_decide() {
 fn sandboxed_child_reaches_no_socket_and_no_request() {
     let home = home_requiring_approval(300);
     let mut tools = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
+    tools = tools.replace("extends: none\n", "");
     tools.push_str("  run_command: {allowed_commands: [python3, sinew, cat, ls]}\n");
     home.configure("governance/tools.yaml", &tools);
     let daemon = Daemon::start_in(home);

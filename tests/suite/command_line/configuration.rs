@@ -25,7 +25,7 @@ fn backup_files(file: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn init_writes_editable_files_and_keeps_existing_ones() {
     let home = Home::new();
-    let first = home.run(&["init"]).must_exit(0);
+    let first = home.run(&["init", "--full"]).must_exit(0);
     let config = home.root().join("config");
     for file in FILES {
         assert!(config.join(file).is_file(), "{file}: {first}");
@@ -34,11 +34,51 @@ fn init_writes_editable_files_and_keeps_existing_ones() {
     let tools = config.join("governance/tools.yaml");
     let edited = "# mine\n".to_owned() + &std::fs::read_to_string(&tools).unwrap();
     std::fs::write(&tools, &edited).unwrap();
-    home.run(&["init"]).must_exit(0);
+    home.run(&["init", "--full"]).must_exit(0);
     assert_eq!(std::fs::read_to_string(&tools).unwrap(), edited, "an edit was lost");
-    home.run(&["init", "--force"]).must_exit(0);
+    home.run(&["init", "--full", "--force"]).must_exit(0);
     assert_ne!(std::fs::read_to_string(&tools).unwrap(), edited);
     assert_eq!(backup_files(&tools).len(), 1, "the edited file is kept beside the new one");
+}
+
+#[test]
+fn workspace_add_on_a_fresh_home_writes_one_small_file() {
+    let home = Home::new();
+    home.run(&["workspace", "add", &home.workspace().display().to_string()]).must_exit(0);
+    let config = home.root().join("config");
+    let written: Vec<_> = std::fs::read_dir(&config).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(written, [config.join("sinew.yaml")], "nothing else");
+    assert!(std::fs::read_to_string(&written[0]).unwrap().lines().count() <= 6);
+    home.file("a.txt", "x");
+    home.run(&["call", "read_file", "path=a.txt"]).must_exit(0);
+    home.run(&["init"]).must_exit(0);
+    home.run(&["check"]).must_exit(0);
+}
+
+#[test]
+fn config_commands_change_the_effective_policy() {
+    let home = Home::initialised();
+    home.configure_layer("governance/tools.yaml", "tools: {}\n");
+    let get = |key: &str| home.run(&["config", "get", key]).must_exit(0).stdout().trim().to_owned();
+    assert_eq!(get("tools.run_command.memory_mb"), "2048");
+    home.run(&["config", "set", "tools.run_command.memory_mb", "4096"]).must_exit(0);
+    home.run(&["config", "set", "tools.run_command.allowed_commands", "{add: [rg]}"]).must_exit(0);
+    assert_eq!(get("tools.run_command.memory_mb"), "4096");
+    assert!(get("tools.run_command.allowed_commands").contains("\"rg\""));
+    let refused = home.run(&["config", "set", "tools.run_command.memory_mb", "lots"]).must_exit(7);
+    assert!(refused.stderr().contains("tools.yaml"), "{refused}");
+    assert_eq!(get("tools.run_command.memory_mb"), "4096", "a change that does not load is not written");
+    let shown = home.run(&["config", "show", "--effective"]).must_exit(0).stdout();
+    let line = |text: &str| shown.lines().find(|line| line.contains(text)).unwrap_or_default().to_owned();
+    assert!(line("memory_mb: 4096").contains("config/governance/tools.yaml:"), "{}", line("memory_mb: 4096"));
+    assert!(
+        line("timeout_seconds: 120").contains("built-in/tools.yaml:"),
+        "{}",
+        line("timeout_seconds: 120")
+    );
+    home.run(&["explain", "run_command", "command:=[\"rg\",\"x\"]"]).must_exit(0);
+    home.run(&["explain", "run_command", "command:=[\"git\",\"x\"]"]).must_exit(3);
+    assert!(home.run(&["config", "path"]).must_exit(0).stdout().contains("governance/tools.yaml"));
 }
 
 #[test]

@@ -61,6 +61,11 @@ pub(super) const WRITE_DENIED: &[DenialGroup] = &[
         ],
     },
     DenialGroup {
+        id: "project_policy",
+        reason: "it holds the policy of the project",
+        rows: &[("/**/.sinew/**", "sinew(1)")],
+    },
+    DenialGroup {
         id: "shell_startup",
         reason: "every new shell runs it",
         rows: &[

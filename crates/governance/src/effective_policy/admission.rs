@@ -47,6 +47,15 @@ impl<'a> EffectivePolicy<'a> {
         self.refuse_unenforceable(notes)
     }
 
+    /// Denies a mode that the rules forbid, and nothing else.
+    pub(crate) fn refuse_forbidden_mode(&self, mode: Mode) -> Result<(), DenialReason> {
+        let forbidden = self.rules.map_or(&[][..], |rules| &rules.forbidden_modes);
+        match forbidden.iter().find(|(known, _)| *known == mode) {
+            Some((_, rule)) => Err(self.mode_denied(mode, "forbidden", rule)),
+            None => Ok(()),
+        }
+    }
+
     /// Returns true if the modes of the tool and the categories of the mode allow it.
     pub(crate) fn may_run_in(&self, mode: Mode) -> bool {
         let mut trace = RuleTrace::disabled();

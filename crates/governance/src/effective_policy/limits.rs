@@ -8,6 +8,7 @@ use tool::Mode;
 
 use super::EffectivePolicy;
 use crate::files::HardLinks;
+use crate::project::ProjectRules;
 use crate::rates::RateRules;
 use crate::situation::{Situation, Workspace, WorkspaceAccess};
 use crate::verdict::PermitLimits;
@@ -69,6 +70,12 @@ impl EffectivePolicy<'_> {
             visibility_filter: VisibilityFilter {
                 built_in_denials: Arc::clone(&self.policy.built_in_denials),
                 forbidden: Arc::clone(self.forbidden_paths()),
+                project_forbidden: self
+                    .policy
+                    .projects
+                    .iter()
+                    .map(|project| Arc::clone(project.forbidden_paths(self.definition)))
+                    .collect(),
             },
         }
     }
@@ -84,10 +91,13 @@ impl EffectivePolicy<'_> {
         if !self.definition.requires_sandbox() {
             return Vec::new();
         }
-        match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
+        let folders = match self.rules.and_then(|rules| rules.allowed_paths.as_ref()) {
             Some(list) => list.whole_folders.iter().map(|folder| Workspace::read_write(folder)).collect(),
             None => situation.workspaces.iter().cloned().collect(),
-        }
+        };
+        // A program sees every workspace, so the scope of each project applies, whatever the call names.
+        let restrict = |folders, project: &ProjectRules| project.restrict_folders(self.definition, folders);
+        self.policy.projects.iter().fold(folders, restrict)
     }
 
     /// Returns the folders in which a call could have placed programs.

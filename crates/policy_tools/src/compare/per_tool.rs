@@ -12,8 +12,8 @@ use governance::rules::{
 use tool::{Mode, RiskLevel, RuleRef};
 
 use super::{
-    LoosenedBy, PolicyDifference, PolicyEffect, RankedSetting, RuleTexts, add_difference, compare_limits,
-    compare_lists, compare_ranked, host_texts, rule_texts,
+    LoosenedBy, PolicyDifference, PolicyEffect, RankedSetting, RuleTexts, add_difference,
+    compare_allowed_hosts, compare_limits, compare_lists, compare_ranked, host_texts, rule_texts,
 };
 /// Compares the access of the tool in each mode, with approval and on paths where its own approval is waived.
 pub(super) fn compare_modes(
@@ -291,7 +291,7 @@ pub(super) fn compare_rules(
                 None,
             );
         }
-        (Some(old), Some(new)) => compare_lists(&list("allowed host"), old, new, LoosenedBy::Addition, found),
+        (Some(old), Some(new)) => compare_allowed_hosts(&list("allowed host"), old, new, found),
         (None, None) => {}
     }
     if let Some(order) = new.cost.partial_cmp(&old.cost).filter(|order| order.is_ne()) {

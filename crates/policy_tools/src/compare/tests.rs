@@ -327,3 +327,26 @@ fn transition_changes_are_described_in_full() {
         ]
     );
 }
+
+#[test]
+fn narrower_hosts_tighten_and_wider_ones_loosen() {
+    let list = |hosts: &[&str]| hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>();
+    for (old, new, effect) in [
+        (&["*"][..], &["docs.python.org"][..], Some(PolicyEffect::Tightens)),
+        (&["docs.python.org"], &["*"], Some(PolicyEffect::Loosens)),
+        (&["*.python.org"], &["docs.python.org", "*.wiki.python.org"], Some(PolicyEffect::Tightens)),
+        (&["*.python.org"], &["python.org"], Some(PolicyEffect::Loosens)),
+        (&["a.org"], &["*.a.org"], Some(PolicyEffect::Loosens)),
+        (&["*.a.org"], &["*.ba.org"], Some(PolicyEffect::Loosens)),
+        (&["a.org", "*"], &["*"], None),
+    ] {
+        let rule = RuleRef { file: "f".into(), line: 1, id: "x".into() };
+        let texts = |hosts: &[&str]| {
+            let rows = list(hosts).into_iter().map(|host| (host.clone(), (host, rule.clone())));
+            rows.collect::<RuleTexts<String>>()
+        };
+        let mut found = Vec::new();
+        compare_allowed_hosts("host", &texts(old), &texts(new), &mut found);
+        assert_eq!(found.iter().map(|one| one.effect).max(), effect, "{old:?} {new:?}: {found:?}");
+    }
+}

@@ -74,7 +74,7 @@ impl Grants {
         let mut linked = HardLinkedFiles::default();
         found.hidden.iter().try_for_each(|held| linked.add_below(&held.path, bounds))?;
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        let outside = self.visibility.forbidden_literals().iter().map(PathBuf::as_path);
+        let outside = self.visibility.forbidden_literals().map(PathBuf::as_path);
         linked.add_outside(outside.filter(|path| !is_granted(path)), bounds);
         let hidden = found.hidden_paths().map(|held| held.path.clone()).collect();
         let names = roots.iter().map(|root| linked.find_in(root, &hidden, bounds));
@@ -86,7 +86,7 @@ impl Grants {
     fn forbidden_in_system(&self, roots: &[&Path]) -> Vec<ExpectedFile> {
         let is_systems = |path: &Path| SYSTEM_FOLDERS.iter().any(|folder| path.starts_with(folder));
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
-        let named = self.visibility.forbidden_literals().iter();
+        let named = self.visibility.forbidden_literals();
         let named = named.filter(|path| is_systems(path) && !is_granted(path));
         named.filter_map(|path| Some(ExpectedFile { path: path.clone(), file: file_id_of(path)? })).collect()
     }

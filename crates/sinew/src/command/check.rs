@@ -79,6 +79,18 @@ fn check_with_manifest_tools(
             let policy =
                 policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
             let workspaces = existing_workspaces(&settings);
+            let policy = match policy.with_projects(&workspaces, &compose::policy_environment(setting)) {
+                Ok(policy) => policy,
+                Err(error) => {
+                    report.errors.extend_from_slice(error.problems());
+                    report.check_curated_map(folder.as_deref(), &registry);
+                    return Ok(report);
+                }
+            };
+            let definitions = registry.definitions().map(AsRef::as_ref);
+            if let Err(error) = policy.check_project_examples(definitions) {
+                report.errors.extend_from_slice(error.problems());
+            }
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);
             let file = setting.home().settings_file().display().to_string();

@@ -96,7 +96,7 @@ fn file_overview(setting: &CommandContext) -> String {
     let lines =
         rows.map(|(path, what)| format!("{}\n    {what}", escape_invisible_line(&path.to_string_lossy())));
     format!(
-        "{}\n\nDefaults for missing configuration are built in; `sinew init` writes them out for editing.",
+        "{}\n\nDefaults for missing configuration are built in; `sinew init --full` writes them out for editing.",
         lines.join("\n")
     )
 }

@@ -1,4 +1,4 @@
-//! `sinew init`: writes the built-in configuration out for editing. Edited files are kept.
+//! `sinew init`: writes a configuration to edit. Files that a person has edited are kept.
 
 use std::fs;
 use std::io::ErrorKind;

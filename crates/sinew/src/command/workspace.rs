@@ -19,11 +19,16 @@ use crate::workspace_list_edit::{WorkspaceItem, WorkspaceListChange, access_keyw
 pub(crate) fn run(command: WorkspaceCommand) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
     match command {
-        WorkspaceCommand::Add { dir, read_only: true } => {
-            add(&setting, &dir, WorkspaceAccessSetting::ReadOnly)
-        }
-        WorkspaceCommand::Add { dir, read_only: false } => {
-            add(&setting, &dir, WorkspaceAccessSetting::ReadWrite)
+        WorkspaceCommand::Add { dir, read_only, preset } => {
+            let access = match read_only {
+                true => WorkspaceAccessSetting::ReadOnly,
+                false => WorkspaceAccessSetting::ReadWrite,
+            };
+            // The policy first: at no time is the folder a workspace without it.
+            if let Some(preset) = preset {
+                preset.write(&setting.folder().join(&dir))?;
+            }
+            add(&setting, &dir, access)
         }
         WorkspaceCommand::List(output) => list(&setting, output),
         WorkspaceCommand::Remove { dir } => remove(&setting, &dir),

@@ -1,0 +1,240 @@
+//! Project policy: `.sinew/policy.yaml` at the root of a workspace.
+//!
+//! It has the form of `tools.yaml` with the keys that restrict. A call must pass the policy of the home first,
+//! and then the rules of each project that it concerns, so a project can only tighten. Its patterns without a
+//! leading `/` start at the project, and its path rules apply to paths in the project only.
+//!
+//! `write_file.allowed_paths` is the write scope of the project: it binds every tool that has no list of its
+//! own there, and the sandbox lets programs write nowhere else in the project.
+
+mod mounts;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use file_access::PathRequest;
+use strict_yaml::layered::{LayeredKind, LayeredNode};
+use strict_yaml::{Document, DocumentError, Located};
+use tool::text::nearest_word;
+use tool::{RuleRef, ToolDefinition, ToolName};
+
+use crate::command_entry::CommandEntry;
+use crate::common_paths::CommonPaths;
+use crate::denial_reason::DenialReason;
+use crate::effective_policy::EffectivePolicy;
+use crate::glob::PathGlobs;
+use crate::judge::DecisionInput;
+use crate::path_rules;
+use crate::pattern::PathPattern;
+use crate::policy_environment::PolicyEnvironment;
+use crate::problems::{FileInspection, PolicyError};
+use crate::reached_path::ReachedPath;
+use crate::rule_trace::TraceRecorder;
+use crate::situation::Situation;
+use crate::tool_rules::{self, ToolRules};
+use crate::tools_file::{ToolEntry, ToolsFile};
+
+/// Path of the file below the root of a project.
+pub const PROJECT_POLICY: &str = ".sinew/policy.yaml";
+
+/// Keys of a tool that can only restrict it.
+const RESTRICTING_KEYS: [&str; 10] = [
+    "allowed_paths",
+    "forbidden_paths",
+    "allowed_commands",
+    "forbidden_commands",
+    "allowed_domains",
+    "requires_approval",
+    "requires_approval_in_modes",
+    "forbidden_in_modes",
+    "max_file_size_mb",
+    "examples",
+];
+const TOP_KEYS: [&str; 2] = ["forbidden_paths", "tools"];
+const PATH_LISTS: [&str; 2] = ["allowed_paths", "forbidden_paths"];
+/// Tool whose `allowed_paths` are the write scope of the project.
+const WRITE_SCOPE_TOOL: &str = "write_file";
+
+/// Compiled policy of one project.
+#[derive(Debug)]
+pub(crate) struct ProjectRules {
+    root: PathBuf,
+    tools: BTreeMap<ToolName, ToolRules>,
+    /// Rules of a tool without an entry: the forbidden paths of the project.
+    unlisted: ToolRules,
+    /// Rules of a tool that writes and has no `allowed_paths` of its own.
+    write_scope: Option<ToolRules>,
+    pub(crate) document: Document,
+}
+
+impl ProjectRules {
+    /// Reads the policy of the project at `root`, if it has one.
+    pub(crate) fn read(root: &Path, around: &PolicyEnvironment) -> Result<Option<Self>, PolicyError> {
+        let alone = |error| PolicyError::new(vec![error]);
+        let found = Document::read_trusted_if_present(&root.join(PROJECT_POLICY)).map_err(alone)?;
+        found.map(|document| Self::compile(root, &document, around)).transpose()
+    }
+
+    /// Compiles a project policy.
+    pub(crate) fn compile(
+        root: &Path,
+        written: &Document,
+        around: &PolicyEnvironment,
+    ) -> Result<Self, PolicyError> {
+        let alone = |error| PolicyError::new(vec![error]);
+        let mut tree = LayeredNode::read(written, &["examples"]).map_err(alone)?;
+        let mut errors = Vec::new();
+        check_keys(&tree, &mut errors);
+        start_patterns_at(root, &mut tree);
+        if !errors.is_empty() {
+            return Err(PolicyError::new(errors));
+        }
+        let document = tree.into_document(written.name());
+        let file: ToolsFile = document.parse().map_err(alone)?;
+        let mut inspection = FileInspection::new(&document);
+        let common = CommonPaths::check(&file, around, &mut inspection).unwrap_or_else(CommonPaths::none);
+        let mut compile = |name: &str, entry: &ToolEntry| {
+            let key = Located::without_position(name.to_owned());
+            tool_rules::check_tool(
+                &key,
+                &without_default_denial(entry),
+                &[],
+                (around, &common),
+                &mut inspection,
+            )
+        };
+        let mut tools = BTreeMap::new();
+        for (key, entry) in file.tools.iter() {
+            if let (Some(rules), Ok(name)) = (compile(key, entry), ToolName::new(key)) {
+                tools.insert(name, rules);
+            }
+        }
+        let scope = file.tools.iter().find(|(key, _)| key.eq_ignore_ascii_case(WRITE_SCOPE_TOOL));
+        let scope = scope.and_then(|(_, entry)| entry.allowed_paths.clone());
+        let scope = scope.map(|paths| ToolEntry { allowed_paths: Some(paths), ..ToolEntry::default() });
+        let write_scope = scope.and_then(|entry| compile(WRITE_SCOPE_TOOL, &entry));
+        let unlisted = compile("project", &ToolEntry::default());
+        match (unlisted, inspection.errors.is_empty()) {
+            (Some(unlisted), true) => {
+                let document = document.clone();
+                Ok(ProjectRules { root: root.to_owned(), tools, unlisted, write_scope, document })
+            }
+            _ => Err(PolicyError::new(inspection.errors)),
+        }
+    }
+
+    /// Returns the root of the project.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn rules_of(&self, tool: &ToolDefinition) -> &ToolRules {
+        self.tools.get(tool.name()).unwrap_or(&self.unlisted)
+    }
+
+    /// Returns the paths that the project forbids to a tool.
+    pub(crate) fn forbidden_paths(&self, tool: &ToolDefinition) -> &Arc<PathGlobs> {
+        &self.rules_of(tool).forbidden_paths
+    }
+
+    /// Returns the examples of the project, by tool.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = (&ToolName, &ToolRules)> {
+        self.tools.iter()
+    }
+
+    /// Returns true if a call concerns the project: a path or its working directory is in it.
+    fn concerns(&self, situation: &Situation<'_>, reached: &[ReachedPath]) -> bool {
+        situation.workspaces.base().is_some_and(|base| base.starts_with(&self.root))
+            || reached.iter().any(|path| self.contains(path))
+    }
+
+    fn contains(&self, path: &ReachedPath) -> bool {
+        // A path without a canonical name is denied by the policy of the home.
+        path.name.as_ref().is_some_and(|name| name.is_in(&self.root))
+    }
+
+    /// Checks a call that the policy of the home permits, and returns the rules that require approval.
+    pub(crate) fn check(
+        &self,
+        home: &EffectivePolicy<'_>,
+        situation: &Situation<'_>,
+        facts: &DecisionInput<'_>,
+        notes: &mut TraceRecorder<'_>,
+    ) -> Result<Vec<RuleRef>, DenialReason> {
+        if !self.concerns(situation, facts.reached_paths) {
+            return Ok(Vec::new());
+        }
+        let rules = self.rules_of(home.definition);
+        let project = home.with_rules(rules);
+        project.refuse_forbidden_mode(situation.mode)?;
+        let inside = facts.reached_paths.iter().zip(facts.path_requests);
+        for (reached, request) in inside.filter(|(reached, _)| self.contains(reached)) {
+            path_rules::refuse_typed(&project, request, notes)?;
+            path_rules::admit_reached(&project, situation, reached, request, notes)?;
+            if let Some(scope) = self.write_scope_of(rules, request) {
+                path_rules::admit_reached(&home.with_rules(scope), situation, reached, request, notes)?;
+            }
+        }
+        project.admit_external_targets(facts.external_targets, notes)?;
+        path_rules::refuse_large_content(&project, facts.content_bytes, notes)?;
+        let in_mode = rules.approval_modes.iter().filter(|(mode, _)| *mode == situation.mode);
+        Ok(rules.approval_rule.iter().chain(in_mode.map(|(_, rule)| rule)).cloned().collect())
+    }
+
+    fn write_scope_of(&self, rules: &ToolRules, request: &PathRequest) -> Option<&ToolRules> {
+        let has_own = rules.allowed_paths.is_some();
+        self.write_scope.as_ref().filter(|_| request.access.is_modifying() && !has_own)
+    }
+}
+
+/// Returns an entry in which an absent list of commands restricts nothing. In `tools.yaml` it means none.
+fn without_default_denial(entry: &ToolEntry) -> ToolEntry {
+    let any =
+        || Located::without_position(vec![Located::without_position(CommandEntry::Program("*".to_owned()))]);
+    let allowed_commands = entry.allowed_commands.clone().or_else(|| Some(any()));
+    ToolEntry { allowed_commands, ..entry.clone() }
+}
+
+/// Reports keys that a project policy cannot have.
+fn check_keys(root: &LayeredNode, errors: &mut Vec<DocumentError>) {
+    let mut check = |node: &LayeredNode, known: &[&'static str]| {
+        for (key, _) in node.entries().iter().filter(|(key, _)| !known.contains(&key.name.as_str())) {
+            let error = key.origin.error(&format!("a project policy cannot have the key `{}`", key.name));
+            errors.push(error.with_suggestion(match nearest_word(&key.name, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("it can only tighten, with {}", known.join(", ")),
+            }));
+        }
+    };
+    check(root, &TOP_KEYS);
+    for (_, entry) in root.get("tools").into_iter().flat_map(LayeredNode::entries) {
+        check(entry, &RESTRICTING_KEYS);
+    }
+}
+
+/// Makes patterns without a leading `/` start at the project.
+fn start_patterns_at(root: &Path, node: &mut LayeredNode) {
+    let LayeredKind::Mapping(mapping) = &mut node.kind else { return };
+    for (key, value) in &mut mapping.entries {
+        match &mut value.kind {
+            LayeredKind::List(items) if PATH_LISTS.contains(&key.name.as_str()) => {
+                items.iter_mut().for_each(|item| start_pattern_at(root, item));
+            }
+            LayeredKind::Mapping(_) => start_patterns_at(root, value),
+            _ => {}
+        }
+    }
+}
+
+fn start_pattern_at(root: &Path, item: &mut LayeredNode) {
+    let Some(text) = item.text().filter(|text| !text.starts_with(['/', '$', '~'])) else { return };
+    let rest = text.strip_prefix("./").unwrap_or(text);
+    let text = match rest {
+        "." | "" => PathPattern::literal(root),
+        rest => format!("{}/{rest}", PathPattern::literal(root)),
+    };
+    item.kind = LayeredKind::Scalar(strict_yaml::YamlNodeKind::Text(text));
+}

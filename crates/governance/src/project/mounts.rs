@@ -1,0 +1,39 @@
+//! Folders that a sandboxed process may write to in a project.
+
+use std::path::Path;
+
+use tool::ToolDefinition;
+
+use crate::situation::{Workspace, WorkspaceAccess};
+
+use super::ProjectRules;
+
+impl ProjectRules {
+    /// Restricts the folders of a sandboxed process to the write scope of the project. A folder around the
+    /// project becomes read-only, with the whole folders of the scope writable in it.
+    pub(crate) fn restrict_folders(&self, tool: &ToolDefinition, folders: Vec<Workspace>) -> Vec<Workspace> {
+        let own = self.tools.get(tool.name()).and_then(|rules| rules.allowed_paths.as_ref());
+        let scope = own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()));
+        let Some(scope) = scope else { return folders };
+        let mut restricted: Vec<Workspace> = Vec::new();
+        let mut grant = |root: &Path, access| {
+            if !restricted.iter().any(|known| known.root() == root) {
+                restricted.push(Workspace::granted(root, access));
+            }
+        };
+        for folder in &folders {
+            let is_writable = folder.access() == WorkspaceAccess::ReadWrite;
+            let overlaps = self.root.starts_with(folder.root()) || folder.root().starts_with(&self.root);
+            if !(is_writable && overlaps) {
+                grant(folder.root(), folder.access());
+                continue;
+            }
+            let is_in_scope = scope.whole_folders.iter().any(|part| folder.root().starts_with(part));
+            grant(folder.root(), if is_in_scope { folder.access() } else { WorkspaceAccess::ReadOnly });
+            let parts = scope.whole_folders.iter();
+            let parts = parts.filter(|part| part.starts_with(&self.root) && part.starts_with(folder.root()));
+            parts.for_each(|part| grant(part, WorkspaceAccess::ReadWrite));
+        }
+        restricted
+    }
+}

@@ -1,0 +1,101 @@
+//! Ready-made project policies. Each is shown as a table before it is written.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use governance::PROJECT_POLICY;
+use strict_yaml::{Document, YamlNode, YamlNodeKind};
+
+use crate::exit::CommandError;
+use crate::render;
+use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+
+/// Purpose of a project, with the policy that fits it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProjectPreset {
+    /// Write code; ask before files are deleted, and leave the CI configuration alone.
+    Coding,
+    /// Read only.
+    Review,
+    /// Read and fetch, write notes, run nothing.
+    Research,
+    /// Write only below docs/.
+    Docs,
+}
+
+impl ProjectPreset {
+    fn text(self) -> &'static str {
+        match self {
+            ProjectPreset::Coding => CODING,
+            ProjectPreset::Review => REVIEW,
+            ProjectPreset::Research => RESEARCH,
+            ProjectPreset::Docs => DOCS,
+        }
+    }
+
+    /// Shows the policy as a table and writes it to a project that has none.
+    pub(crate) fn write(self, project: &Path) -> Result<(), CommandError> {
+        let file = project.join(PROJECT_POLICY);
+        if std::fs::symlink_metadata(&file).is_ok() {
+            let problem = CommandError::usage(format!("`{}` exists already", file.display()));
+            return Err(problem.with_hint("edit it, or move it away first"));
+        }
+        let document = Document::from_text(PROJECT_POLICY, self.text()).map_err(CommandError::failed)?;
+        let mut table = render::plain_table();
+        for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
+            table.add_row(row);
+        }
+        print_result_line(table)?;
+        strict_yaml::replace_private_file(&file, self.text().as_bytes()).map_err(|error| {
+            CommandError::configuration(format!("{} cannot be written: {error}", file.display()))
+        })?;
+        let shown = file.to_string_lossy().into_owned();
+        print_message(format!("wrote {}: it can only tighten your policy", escape_invisible_line(&shown)));
+        Ok(())
+    }
+}
+
+/// Returns one row for each rule: the tool, the key and its value.
+fn rows(node: &YamlNode, tool: &str) -> Vec<[String; 3]> {
+    let row = |(key, value): &(strict_yaml::Located<String>, YamlNode)| match (&value.kind, tool) {
+        (YamlNodeKind::Mapping(_), _) if key.value == "tools" => rows(value, ""),
+        (YamlNodeKind::Mapping(_), "") => rows(value, &key.value),
+        _ => {
+            let tool = if tool.is_empty() { "every tool" } else { tool };
+            vec![[tool.to_owned(), key.value.clone(), value.to_json().to_string()]]
+        }
+    };
+    node.entries().iter().flat_map(row).collect()
+}
+
+const CODING: &str = "\
+# Policy of this project: write code. It can only tighten your own policy. See docs/policy.md.
+forbidden_paths: [\"**/.env\", \"**/.env.*\"]
+tools:
+  write_file: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
+  edit_file: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
+  delete_file: {requires_approval: true, forbidden_paths: [.github/**, .gitlab-ci.yml]}
+";
+
+const REVIEW: &str = "\
+# Policy of this project: read only. It can only tighten your own policy. See docs/policy.md.
+forbidden_paths: [\"**/.env\", \"**/.env.*\"]
+tools:
+  write_file: {allowed_paths: []}
+";
+
+const RESEARCH: &str = "\
+# Policy of this project: read, fetch and take notes. It can only tighten your own policy. See docs/policy.md.
+forbidden_paths: [\"**/.env\", \"**/.env.*\"]
+tools:
+  write_file: {allowed_paths: [notes/**]}
+  run_command: {allowed_commands: []}
+";
+
+const DOCS: &str = "\
+# Policy of this project: write documentation. It can only tighten your own policy. See docs/policy.md.
+forbidden_paths: [\"**/.env\", \"**/.env.*\"]
+tools:
+  write_file: {allowed_paths: [docs/**]}
+  delete_file: {requires_approval: true}
+";
