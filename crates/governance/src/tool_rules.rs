@@ -68,6 +68,16 @@ impl Default for Confinement {
 }
 
 impl Confinement {
+    fn of_entry(entry: &ToolEntry) -> Self {
+        Confinement {
+            min_isolation: entry.min_isolation.as_ref().map_or(Isolation::Full, |level| level.value),
+            network: entry.network.unwrap_or(NetworkAccess::Off),
+            memory_mb: entry.memory_mb,
+            max_processes: entry.max_processes,
+            cpu_seconds: entry.cpu_seconds,
+        }
+    }
+
     /// Returns the effective memory limit, in units of 1,048,576 bytes. At least 16, because nothing starts
     /// with less.
     pub fn effective_memory_mb(&self) -> u32 {
@@ -229,13 +239,7 @@ pub(crate) fn check_tool(
             let hosts = HostRule::compile(list, &id("allowed_domains"), inspection);
             Arc::new(HostList { hosts, rule: inspection.rule_ref(list, id("allowed_domains")) })
         }),
-        confinement: Confinement {
-            min_isolation: entry.min_isolation.as_ref().map_or(Isolation::Full, |level| level.value),
-            network: entry.network.unwrap_or(NetworkAccess::Off),
-            memory_mb: entry.memory_mb,
-            max_processes: entry.max_processes,
-            cpu_seconds: entry.cpu_seconds,
-        },
+        confinement: Confinement::of_entry(entry),
         shadow: None,
         examples: example::parse_examples(&entry.examples, &environment.variables, inspection),
     };

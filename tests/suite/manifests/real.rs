@@ -29,7 +29,7 @@ fn home_beside(folder: &Path) -> Home {
 fn npm_reference_server_runs_from_the_shipped_manifest() {
     let server = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
     let Some((folder, file)) = installed("SINEW_NODE", server) else {
-        return eprintln!("left out: {server} is not installed");
+        return tests::left_out(&format!("{server} is not installed"));
     };
     let home = home_beside(&folder);
     let started = format!("server_command: node {} stdio", file.display());
@@ -48,7 +48,7 @@ fn npm_reference_server_runs_from_the_shipped_manifest() {
 fn npm_file_server_is_under_the_path_rules() {
     let server = "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js";
     let Some((folder, file)) = installed("SINEW_NODE", server) else {
-        return eprintln!("left out: {server} is not installed");
+        return tests::left_out(&format!("{server} is not installed"));
     };
     let home = home_beside(&folder);
     let workspace = home.workspace().display().to_string();
@@ -70,7 +70,7 @@ fn npm_file_server_is_under_the_path_rules() {
 #[test]
 fn pypi_server_runs_by_manifest() {
     let Some((_, program)) = installed("SINEW_PROGRAMS", "python/bin/mcp-server-time") else {
-        return eprintln!("left out: mcp-server-time is not installed");
+        return tests::left_out("mcp-server-time is not installed");
     };
     let libraries = program.parent().and_then(Path::parent).expect("its folder").join("lib");
     let versions = std::fs::read_dir(libraries).expect("libraries").flatten();

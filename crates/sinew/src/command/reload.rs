@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
         report = pin::PinSource::from_args(args.pin).request_control(&setting, "control/reload", seen)?;
         if !args.output.json && result_of(&report) == Some("applied") {
             print_result_line("applied")?;
-            show_problems(&report["problems"]);
+            show_problems(&report);
             return Ok(ExitKind::Done);
         }
     }
@@ -35,13 +35,13 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
         return Ok(exit_of(&report));
     }
     show(&report)?;
-    show_problems(&report["problems"]);
+    show_problems(&report);
     Ok(exit_of(&report))
 }
 
 /// Prints one warning per manifest or tool that could not be loaded.
-fn show_problems(problems: &Value) {
-    for problem in problems.as_array().into_iter().flatten() {
+fn show_problems(report: &Value) {
+    for problem in report["problems"].as_array().into_iter().flatten() {
         print_warning(escape_invisible(&render::manifest_problem(problem)));
     }
 }

@@ -29,12 +29,11 @@ pub fn emit(event: TelemetryEvent<'_>) {
             emit_call_event!(Level::INFO, "tool_call_started", call, arguments_digest, arguments);
         }
         TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached } => {
-            let success = true;
             emit_call_event!(
                 Level::INFO,
                 "tool_call_completed",
                 call,
-                success,
+                success = true,
                 latency_ms,
                 output_bytes,
                 cached
@@ -42,12 +41,11 @@ pub fn emit(event: TelemetryEvent<'_>) {
         }
         TelemetryEvent::ToolCallFailed { call, kind, fault, error, latency_ms } => {
             let (kind, fault, retryable) = (kind.as_str(), fault_name(fault), kind.is_retryable());
-            let success = false;
             emit_call_event!(
                 Level::WARN,
                 "tool_call_failed",
                 call,
-                success,
+                success = false,
                 kind,
                 fault,
                 retryable,
@@ -57,8 +55,17 @@ pub fn emit(event: TelemetryEvent<'_>) {
         }
         TelemetryEvent::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
             let (code, place) = (code.as_str(), rule.map(rule_location));
-            let (rule, success) = (place.as_deref(), false);
-            emit_call_event!(Level::WARN, "tool_call_blocked", call, success, code, reason, rule, latency_ms);
+            let rule = place.as_deref();
+            emit_call_event!(
+                Level::WARN,
+                "tool_call_blocked",
+                call,
+                success = false,
+                code,
+                reason,
+                rule,
+                latency_ms
+            );
         }
         TelemetryEvent::WorkerInnerCall { call, hop, hop_budget } => {
             emit_call_event!(Level::INFO, "worker_inner_call", call, hop, hop_budget);
@@ -81,6 +88,23 @@ pub fn emit(event: TelemetryEvent<'_>) {
         TelemetryEvent::WorkerToolCostWarning { call, cost, cap } => {
             emit_call_event!(Level::WARN, "worker_tool_cost_warning", call, cost, cap);
         }
+        TelemetryEvent::ModeTransition { .. }
+        | TelemetryEvent::LedgerPressure { .. }
+        | TelemetryEvent::ManifestRejected { .. } => emit_daemon_event(event),
+        TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
+            let risk = risk.as_str();
+            emit_call_event!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
+        }
+        TelemetryEvent::ApprovalDecided { call, approval_id, decision, by, wait_ms } => {
+            let decision = decision.as_str();
+            emit_call_event!(Level::INFO, "approval_decided", call, approval_id, decision, by, wait_ms);
+        }
+    }
+}
+
+/// Emits an event that belongs to no call.
+fn emit_daemon_event(event: TelemetryEvent<'_>) {
+    match event {
         TelemetryEvent::ModeTransition { from, to, reason, by, sensors } => {
             let (from, to, sensors) = (from.as_str(), to.as_str(), sensors.map(Value::to_string));
             let sensors = sensors.as_deref();
@@ -106,14 +130,8 @@ pub fn emit(event: TelemetryEvent<'_>) {
                 name: "manifest_rejected", target: EVENT_TARGET, Level::WARN, file, line, code, description
             );
         }
-        TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
-            let risk = risk.as_str();
-            emit_call_event!(Level::INFO, "approval_requested", call, approval_id, risk, timeout_ms);
-        }
-        TelemetryEvent::ApprovalDecided { call, approval_id, decision, by, wait_ms } => {
-            let decision = decision.as_str();
-            emit_call_event!(Level::INFO, "approval_decided", call, approval_id, decision, by, wait_ms);
-        }
+        // The events of calls, which `emit` handles.
+        _ => {}
     }
 }
 
