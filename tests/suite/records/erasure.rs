@@ -265,9 +265,10 @@ fn floods_of_every_agent_method_write_bounded_records() {
             let ask = |id: usize| {
                 format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
             };
+            let lines: Vec<String> = (0..FLOOD).map(ask).collect();
             let (mut sender, grown_from) = (client.clone_stream(), ledger_bytes(daemon.home()));
             let sending = std::thread::spawn(move || {
-                (0..FLOOD).for_each(|id| drop(sender.write_all(ask(id).as_bytes())));
+                lines.iter().for_each(|line| drop(sender.write_all(line.as_bytes())));
             });
             (0..FLOOD).for_each(|_| assert!(client.receive().is_some(), "{method}"));
             sending.join().expect("sent");
