@@ -195,7 +195,7 @@ fn refusal_names_the_rule_by_file_and_line() {
     assert!(line.contains(".env"), "line {} is {line:?}", rule["line"]);
 }
 
-/// The place of the configuration is no business of an agent. The operator and the ledger get the whole name.
+/// An agent does not need the location of the configuration. The operator and the ledger get the whole name.
 #[test]
 fn agents_are_not_told_where_the_policy_is() {
     let daemon = Daemon::start();

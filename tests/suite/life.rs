@@ -195,15 +195,9 @@ fn check_and_serve_agree_on_every_file() {
     };
     type Change = fn(&str) -> String;
     let changes: &[(&str, Change)] = &[
-        ("unchanged", str::to_owned),
-        ("empty", |_| String::new()),
         ("unknown key", |text| format!("{text}\nzebra: 1\n")),
-        ("not a mapping", |_| "- 1\n".to_owned()),
-        ("broken", |text| format!("{text}\n\"\n")),
-        ("two documents", |text| format!("{text}\n---\n{text}")),
         ("quoted number", |text| text.replacen(": 64 ", ": \"64\" ", 1).replacen(": 600,", ": \"600\",", 1)),
         ("separator", |text| text.replacen(": 256 ", ": 2_56 ", 1).replacen(": 64 ", ": 6_4 ", 1)),
-        ("tab", |text| text.replacen("  ", "\t", 1)),
         ("link", |text| text.to_owned()),
         ("writable by all", |text| text.to_owned()),
     ];

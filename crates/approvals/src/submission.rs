@@ -150,5 +150,5 @@ pub fn rule_names(rules: &[RuleRef]) -> Vec<String> {
 
 /// Returns a new approval id, which cannot be guessed.
 pub fn new_approval_id() -> String {
-    tool::random_id()
+    tool::text::random_id()
 }

@@ -1,5 +1,5 @@
-//! Names of policy files as agents see them: relative to the configuration folder, whose place is not their business. The
-//! ledger and the operator get the absolute names.
+//! Names of policy files as agents see them: relative to the configuration folder, whose location agents do not need.
+//! The ledger and the operator get the absolute names.
 
 use std::path::Path;
 

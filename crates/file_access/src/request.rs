@@ -1,7 +1,7 @@
 //! Paths that a call will touch, and the checks on their text before any system call.
 //!
 //! The text is taken literally: `~`, `$HOME`, `%2e` and `file://` have no meaning, and the kernel resolves
-//! `..`. Names that are not UTF-8 have the spelling of `tool::path_text`.
+//! `..`. Names that are not UTF-8 have the spelling of `tool::text::path_to_text`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -34,7 +34,7 @@ impl PathRequest {
     /// Returns the path that the kernel resolves: the text, joined to the base if it is relative, otherwise
     /// unchanged.
     pub fn absolute(&self) -> PathBuf {
-        let (base, text) = (&*self.base, tool::path_text::parse_path(&self.text));
+        let (base, text) = (&*self.base, tool::text::parse_path(&self.text));
         if self.text.starts_with('/') {
             return PathBuf::from(text.into_owned());
         }

@@ -7,10 +7,10 @@
 use crate::node::{YamlNode, YamlNodeKind};
 
 /// Position of a scalar: line and column from 1.
-type Position = (u64, u64);
+type ScalarPosition = (u64, u64);
 
 /// Returns the document with masked scalars, and their positions and texts. `None` if there is nothing to mask.
-pub(crate) fn mask(text: &str, tree: &YamlNode) -> Option<(String, Vec<(Position, String)>)> {
+pub(crate) fn mask(text: &str, tree: &YamlNode) -> Option<(String, Vec<(ScalarPosition, String)>)> {
     let mut found = Vec::new();
     collect(tree, &mut found);
     if found.is_empty() {
@@ -28,7 +28,7 @@ pub(crate) fn mask(text: &str, tree: &YamlNode) -> Option<(String, Vec<(Position
     Some((lines.join("\n"), found))
 }
 
-fn collect(node: &YamlNode, found: &mut Vec<(Position, String)>) {
+fn collect(node: &YamlNode, found: &mut Vec<(ScalarPosition, String)>) {
     match &node.kind {
         YamlNodeKind::Text(text) if is_number_like(text) => {
             found.push(((node.line, node.column), text.clone()));

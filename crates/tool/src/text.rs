@@ -5,6 +5,9 @@ mod invisible;
 mod nearest;
 mod shared_text;
 
+pub use crate::id::random_id;
+pub use crate::path_text::{parse_path, path_to_text};
+
 use std::borrow::Cow;
 
 use serde_json::Value;

@@ -87,7 +87,7 @@ fn denial_reports_its_message_and_nothing_runs() {
     let refused = call.join().unwrap();
     assert_eq!(code(&refused), "approval_denied");
     assert_eq!(refused["error"], "Permission denied: Approval denied by user: write to b.txt instead");
-    let plain = suspend(&daemon, json!({"path": "a.txt", "content": "x"}));
+    let plain = suspend(&daemon, json!({"path": "a.txt", "content": "y"}));
     let id = pending_approval(&mut control);
     decide(&mut control, &id, "deny");
     assert_eq!(plain.join().unwrap()["error"], "Permission denied: Approval denied by user");

@@ -88,6 +88,7 @@ fn approval_and_mode_relaxation_need_the_pin() {
     assert_eq!(ended, Some(0), "{text}");
     let id = request_approval(&mut agent, &arguments);
     assert_eq!(decide(&mut control, &id, "deny")["result"]["decided"], true, "a no takes no PIN");
+    let arguments = json!({"path": "b.txt", "content": "x"});
     let id = request_approval(&mut agent, &arguments);
     let (exit, text) = run(daemon.home(), &["approve", &id, "--pin-stdin"], "correct horse\n");
     assert_eq!(exit, Some(0), "{text}");

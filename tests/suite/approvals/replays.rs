@@ -153,12 +153,8 @@ fn approval_is_void_after_any_change() {
     daemon.home().file("a.txt", "old\n");
     std::fs::create_dir(daemon.home().workspace().join("sub")).unwrap();
     let agreed = json!({"path": "a.txt", "content": "new\n"});
-    let mut approved = || {
-        let id = request_approval(&mut agent, &agreed);
-        decide(&mut control, &id, "approve");
-        id
-    };
-    let id = approved();
+    let id = request_approval(&mut agent, &agreed);
+    decide(&mut control, &id, "approve");
     for other in [
         json!({"path": "a.txt", "content": "new\n "}),
         json!({"path": "b.txt", "content": "new\n"}),
@@ -177,7 +173,6 @@ fn approval_is_void_after_any_change() {
     let refused = write_with_approval(&mut daemon.agent(), &agreed, &id);
     assert_eq!(detail(&refused), "approval_mismatch", "{refused}");
     daemon.home().file("a.txt", "old\n");
-    let id = approved();
     let path = daemon.home().workspace().join("a.txt");
     std::fs::rename(&path, path.with_extension("kept")).unwrap();
     std::os::unix::fs::symlink("a.kept", &path).unwrap();

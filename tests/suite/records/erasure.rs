@@ -214,7 +214,7 @@ fn reads_are_refused_before_they_displace_changes() {
 }
 
 /// Requests per method in a flood.
-const FLOOD: usize = 1500;
+const FLOOD: usize = 400;
 
 /// Parameters of a flood for a method of the agent socket. Those of calls are refused, or repeat one key.
 fn flood_params(method: &str) -> Vec<Value> {

@@ -11,7 +11,7 @@ use grep_searcher::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use tool::path_text::path_to_text;
+use tool::text::path_to_text;
 use tool::{Failure, FailureKind};
 
 /// Memory limit of a compiled expression, in bytes.

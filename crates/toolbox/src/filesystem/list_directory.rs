@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tool::definition::Annotations;
-use tool::path_text::path_to_text;
 use tool::result::{Truncation, TruncationUnit};
+use tool::text::path_to_text;
 use tool::{Category, Failure, RiskLevel, ToolOutput, ToolSpec};
 
 use super::cursor::Cursor;
