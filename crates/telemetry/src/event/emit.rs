@@ -90,6 +90,7 @@ pub fn emit(event: TelemetryEvent<'_>) {
         }
         TelemetryEvent::ModeTransition { .. }
         | TelemetryEvent::LedgerPressure { .. }
+        | TelemetryEvent::CallerSuspended { .. }
         | TelemetryEvent::ManifestRejected { .. } => emit_daemon_event(event),
         TelemetryEvent::ApprovalRequested { call, approval_id, risk, timeout_ms } => {
             let risk = risk.as_str();
