@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_promise_names_existing_tests_and_campaigns() {
         check_rows("| a | b | `tests::sinew calls::runs` | kills, fuzz |", &[]);
-        check_rows("| a | b | `tests::sinew calls::runs` | |", &[(PAGE, 4, "four cells")]);
+        check_rows("| a | `tests::sinew calls::runs` | kills |", &[(PAGE, 4, "four cells")]);
         check_rows("| a | b | `tests::sinew calls::runs` |  |", &[]);
         check_rows("| a | b | `tests::sinew calls::gone` | kills |", &[(PAGE, 4, "no test is called")]);
         check_rows("| a | b | one | kills |", &[(PAGE, 4, "names no test")]);
