@@ -348,5 +348,5 @@ fn is_pin_refusal(data: &Value) -> bool {
 
 /// Converts a server error into a command error with a hint.
 pub(crate) fn serve_error(error: &ServeError) -> CommandError {
-    with_hint(CommandError::configuration(error), error.hint().map(Into::into))
+    with_hint(CommandError::configuration(error), error.hint())
 }
