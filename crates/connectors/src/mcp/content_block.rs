@@ -19,17 +19,17 @@ const BLOCK_TYPES: [(&str, &[&str], &[&str]); 5] = [
 const COMMON_MEMBERS: [&str; 2] = ["annotations", "_meta"];
 
 /// Converts the content of a result to blocks that conform to the specification.
-pub(super) fn checked_blocks(content: Vec<Value>) -> Vec<Value> {
+pub(super) fn checked_blocks(content: &[Value]) -> Vec<Value> {
     let dropped = content.len().saturating_sub(MAX_BLOCKS);
-    let mut blocks: Vec<Value> = content.into_iter().take(MAX_BLOCKS).map(checked_block).collect();
+    let mut blocks: Vec<Value> = content.iter().take(MAX_BLOCKS).map(checked_block).collect();
     if dropped > 0 {
         blocks.push(text_block(format!("[{dropped} more content blocks were dropped]")));
     }
     blocks
 }
 
-fn checked_block(block: Value) -> Value {
-    match known_block(&block) {
+fn checked_block(block: &Value) -> Value {
+    match known_block(block) {
         Some(known) => known,
         None => text_block(block.to_string()),
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn known_blocks_pass_and_others_become_text() {
-        let same = |block: Value| assert_eq!(checked_blocks(vec![block.clone()]), [block]);
+        let same = |block: Value| assert_eq!(checked_blocks(std::slice::from_ref(&block)), [block]);
         same(json!({"type": "text", "text": "a", "annotations": {"priority": 1}}));
         same(json!({"type": "image", "data": "AA==", "mimeType": "image/png"}));
         same(json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}));
@@ -85,10 +85,10 @@ mod tests {
             json!({"type": "resource", "resource": {"uri": "a:b"}}),
             json!(5),
         ] {
-            assert_eq!(checked_blocks(vec![other.clone()]), [text_block(other.to_string())]);
+            assert_eq!(checked_blocks(std::slice::from_ref(&other)), [text_block(other.to_string())]);
         }
         let extra = json!({"type": "text", "text": "a", "evil": {"x": 1}, "_meta": 5});
-        assert_eq!(checked_blocks(vec![extra]), [json!({"type": "text", "text": "a"})]);
-        assert_eq!(checked_blocks(vec![text_block("a"); 300]).len(), MAX_BLOCKS + 1);
+        assert_eq!(checked_blocks(&[extra]), [json!({"type": "text", "text": "a"})]);
+        assert_eq!(checked_blocks(&vec![text_block("a"); 300]).len(), MAX_BLOCKS + 1);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn parse_result(mut result: Value, form: OutputForm) -> Result<McpToo
         None if result.get("structuredContent").is_some() => Vec::new(),
         _ => return Err(garbled("a result without content")),
     };
-    let content = content_block::checked_blocks(content);
+    let content = content_block::checked_blocks(&content);
     if is_error {
         let outcome = McpToolOutcome::ToolError(json!({"is_error": true, "text": joined_text(&content)}));
         return Ok(McpToolResult { outcome, content });

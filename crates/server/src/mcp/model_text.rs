@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn blocks_of_an_upstream_server_pass_unchanged() {
         let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
-        let content = vec![text_block("a"), image.clone()];
+        let content = vec![text_block("a"), image];
         let output = ToolOutput { value: json!({"n": 1}), content: content.clone(), ..ToolOutput::default() };
         let result = ToolResult::done("t", output, metadata(), 0.0);
         assert_eq!(content_blocks(&result), content);

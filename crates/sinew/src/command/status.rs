@@ -88,7 +88,7 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
 
 /// Describes a setting that the file descriptor limit reduces.
 pub(super) fn descriptor_limit_text(status: &Value) -> Option<String> {
-    let limit = |name: &str| status["limits"][name].as_u64();
+    let limit = |name: &str| status.get("limits")?.get(name)?.as_u64();
     let (setting, actual) = (limit("unreduced_max_connections")?, limit("max_connections")?);
     Some(format!(
         "limits.max_connections is {setting}, but only {actual} connections are accepted: the daemon may open too few \
