@@ -230,6 +230,8 @@ export interface FailureReport {
   retryable: boolean;
   /** Advice on what to do. */
   hint?: string | null;
+  /** Effect of the call, where the kind does not tell it. */
+  outcome?: FailedOutcome | null;
 }
 
 /** Kind of a failure, as a stable word. */
@@ -237,6 +239,9 @@ export type FailureKind = "not_found" | "wrong_kind" | "too_large" | "unreadable
 
 /** Party responsible for a failure. */
 export type FaultParty = "caller" | "tool" | "network" | "machine" | "operator";
+
+/** Effect of a call that failed, as the ledger records it. */
+export type FailedOutcome = "not_started" | "unknown";
 
 /** Explanation of how a call would be decided. */
 export interface Explanation {
@@ -479,6 +484,8 @@ export interface StatusResult {
   proposal?: Record<string, unknown> | null;
   /** last reload of the configuration, as in `control/reload` */
   reload?: Record<string, unknown> | null;
+  /** manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message` */
+  manifest_problems?: unknown[] | null;
   /** seconds since the start */
   uptime_seconds: number;
   /** number of calls by outcome, and of running calls */
@@ -704,6 +711,8 @@ export interface ControlStatusResult {
   proposal?: Record<string, unknown> | null;
   /** last reload of the configuration, as in `control/reload` */
   reload?: Record<string, unknown> | null;
+  /** manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message` */
+  manifest_problems?: unknown[] | null;
   /** seconds since the start */
   uptime_seconds: number;
   /** number of calls by outcome, and of running calls */
@@ -722,6 +731,8 @@ export interface ControlStatusResult {
   ledger: Record<string, unknown>;
   /** limits for clients: line length, connections, open requests of a connection */
   limits: ControlStatusResultLimits;
+  /** suspended callers, as `control/callers.list` returns them */
+  suspended_callers?: unknown[] | null;
   /** change that led to the current mode: `since`, `from`, `reason`, `by`, and `leave_with`, the command that leaves it */
   mode_cause?: Record<string, unknown> | null;
   /** process id */
@@ -994,6 +1005,28 @@ export interface ControlModeSetResult {
   recorded?: boolean | null;
 }
 
+export interface ControlCallersListParams {
+}
+
+export interface ControlCallersListResult {
+  /** `id`, `caller`, `since`, `seconds_left` and `reason` of each */
+  suspended: unknown[];
+}
+
+export interface ControlCallersResumeParams {
+  /** id of the caller, such as `process:4711` */
+  caller: string;
+  /** operator PIN, if one is set */
+  pin?: string;
+}
+
+export interface ControlCallersResumeResult {
+  /** id of the caller */
+  caller: string;
+  /** true */
+  resumed: boolean;
+}
+
 export interface ControlSessionsListParams {
 }
 
@@ -1052,6 +1085,8 @@ export interface ControlReloadResult {
   changes?: unknown[] | null;
   /** reason for a rejection */
   error?: string | null;
+  /** manifests and tools that could not be loaded, as in `control/status` */
+  problems?: unknown[] | null;
 }
 
 export interface ControlLedgerQueryParams {
@@ -1252,7 +1287,7 @@ export interface CheckProcessHealthOutputService {
 }
 
 export interface CheckProcessHealthOutput {
-  /** `running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was reused; `listening` if the process that uses the port is not visible; `invalid_pid`. */
+  /** `running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was reused; `listening` if the process that uses the port is not visible; `invalid_pid`; `unavailable` if the system hides processes, so that it is not known. */
   outcome: string;
   /** Explanation of the outcome. */
   explanation: string;
@@ -1566,7 +1601,7 @@ export interface ListDirectoryArguments {
 }
 
 export interface ListDirectoryOutputEntriesItem {
-  /** Name or relative path; bytes that are not UTF-8 are shown as replacement characters. */
+  /** Name or relative path. A byte that is not UTF-8 is one private-use character, which a path argument may contain. */
   name: string;
   /** `file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`. */
   kind: string;
@@ -2313,8 +2348,6 @@ export interface WebSearchOutput {
   results: WebSearchOutputResultsItem[];
   /** Providers that were tried, in order. */
   tried: WebSearchOutputTriedItem[];
-  /** True if this is the cached result of an earlier identical search. */
-  cached: boolean;
   /** Always true: the content is from an external source. */
   untrusted: boolean;
   /** Notice about untrusted content. */
@@ -2425,6 +2458,10 @@ export interface Methods {
   "control/mode.get": { params: ControlModeGetParams; result: ControlModeGetResult };
   /** Change the operational mode. A stricter mode applies at once, a looser one once it is recorded. */
   "control/mode.set": { params: ControlModeSetParams; result: ControlModeSetResult };
+  /** List the suspended callers. */
+  "control/callers.list": { params: ControlCallersListParams; result: ControlCallersListResult };
+  /** End the suspension of a caller. */
+  "control/callers.resume": { params: ControlCallersResumeParams; result: ControlCallersResumeResult };
   /** List the open worker sessions. */
   "control/sessions.list": { params: ControlSessionsListParams; result: ControlSessionsListResult };
   /** Close any worker session. */

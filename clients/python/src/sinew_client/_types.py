@@ -276,12 +276,17 @@ class FailureReport(_FailureReportRequired, total=False):
 
     hint: str | None
     """Advice on what to do."""
+    outcome: FailedOutcome | None
+    """Effect of the call, where the kind does not tell it."""
 
 # Kind of a failure, as a stable word.
 FailureKind = Literal["not_found", "wrong_kind", "too_large", "unreadable", "conflict", "denied", "timed_out", "cancelled", "client_gone", "resource_exhausted", "transient", "interrupted", "crashed", "io"]
 
 # Party responsible for a failure.
 FaultParty = Literal["caller", "tool", "network", "machine", "operator"]
+
+# Effect of a call that failed, as the ledger records it.
+FailedOutcome = Literal["not_started", "unknown"]
 
 
 class Explanation(TypedDict):
@@ -573,6 +578,8 @@ class StatusResult(_StatusResultRequired, total=False):
     """mode change that waits for the operator: `to`, `reason`"""
     reload: dict[str, Any] | None
     """last reload of the configuration, as in `control/reload`"""
+    manifest_problems: list[Any] | None
+    """manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message`"""
 
 
 class SessionOpenParamsCostCap(TypedDict, total=False):
@@ -836,6 +843,10 @@ class ControlStatusResult(_ControlStatusResultRequired, total=False):
     """mode change that waits for the operator: `to`, `reason`"""
     reload: dict[str, Any] | None
     """last reload of the configuration, as in `control/reload`"""
+    manifest_problems: list[Any] | None
+    """manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message`"""
+    suspended_callers: list[Any] | None
+    """suspended callers, as `control/callers.list` returns them"""
     mode_cause: dict[str, Any] | None
     """change that led to the current mode: `since`, `from`, `reason`, `by`, and `leave_with`, the command that leaves it"""
 
@@ -1132,6 +1143,32 @@ class ControlModeSetResult(_ControlModeSetResultRequired, total=False):
     """false if the change could not be recorded yet"""
 
 
+class ControlCallersListParams(TypedDict):
+    pass
+
+
+class ControlCallersListResult(TypedDict):
+    suspended: list[Any]
+    """`id`, `caller`, `since`, `seconds_left` and `reason` of each"""
+
+
+class _ControlCallersResumeParamsRequired(TypedDict):
+    caller: str
+    """id of the caller, such as `process:4711`"""
+
+
+class ControlCallersResumeParams(_ControlCallersResumeParamsRequired, total=False):
+    pin: str
+    """operator PIN, if one is set"""
+
+
+class ControlCallersResumeResult(TypedDict):
+    caller: str
+    """id of the caller"""
+    resumed: bool
+    """true"""
+
+
 class ControlSessionsListParams(TypedDict):
     pass
 
@@ -1200,6 +1237,8 @@ class ControlReloadResult(_ControlReloadResultRequired, total=False):
     """differences, each with its `effect`"""
     error: str | None
     """reason for a rejection"""
+    problems: list[Any] | None
+    """manifests and tools that could not be loaded, as in `control/status`"""
 
 
 class ControlLedgerQueryParams(TypedDict, total=False):
@@ -1405,7 +1444,7 @@ class CheckProcessHealthOutputService(TypedDict):
 
 class _CheckProcessHealthOutputRequired(TypedDict):
     outcome: str
-    """`running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was reused; `listening` if the process that uses the port is not visible; `invalid_pid`."""
+    """`running`; `stopped` or `zombie` if all processes are; `not_running`; `another_process` if the pid was reused; `listening` if the process that uses the port is not visible; `invalid_pid`; `unavailable` if the system hides processes, so that it is not known."""
     explanation: str
     """Explanation of the outcome."""
     processes: list[CheckProcessHealthOutputProcessesItem]
@@ -1765,7 +1804,7 @@ class ListDirectoryArguments(_ListDirectoryArgumentsRequired, total=False):
 
 class _ListDirectoryOutputEntriesItemRequired(TypedDict):
     name: str
-    """Name or relative path; bytes that are not UTF-8 are shown as replacement characters."""
+    """Name or relative path. A byte that is not UTF-8 is one private-use character, which a path argument may contain."""
     kind: str
     """`file`, `directory`, `symlink`, `fifo`, `socket`, a device, or `unreadable`."""
 
@@ -2604,8 +2643,6 @@ class WebSearchOutput(TypedDict):
     """Results."""
     tried: list[WebSearchOutputTriedItem]
     """Providers that were tried, in order."""
-    cached: bool
-    """True if this is the cached result of an earlier identical search."""
     untrusted: bool
     """Always true: the content is from an external source."""
     notice: str
