@@ -125,7 +125,8 @@ impl Home {
             true => self.configure_layer(name, content),
             // At the end, where it moves no line.
             false => {
-                self.configure_layer(name, &format!("{}\nextends: none\n", content.trim_end_matches('\n')))
+                let line_end = if content.ends_with('\n') { "" } else { "\n" };
+                self.configure_layer(name, &format!("{content}{line_end}extends: none\n"));
             }
         }
     }

@@ -88,7 +88,7 @@ fn one_short_file_guards_a_project() {
 #[test]
 fn wrong_example_is_detected() {
     let page = page("docs/policy.md");
-    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.contains("governance/tools.yaml"));
+    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.contains("expect: deny"));
     let recipe = recipe.expect("a recipe for tools.yaml").replacen("expect: deny", "expect: allow", 1);
     let home = Home::initialised();
     home.configure("governance/tools.yaml", &format!("{recipe}\n"));

@@ -213,7 +213,7 @@ fn candidate_policy_is_replayed_against_recorded_calls() {
         "{same:#}"
     );
     assert_eq!(same["differences"][0]["effect"], "neutral", "{same:#}");
-    let strict = replay(&candidate(&home, "  - \"**/.env\"\n", "  - \"**/.env\"\n  - \"**/a.txt\"\n"));
+    let strict = replay(&candidate(&home, "[\"**/.env\", ", "[\"**/.env\", \"**/a.txt\", "));
     assert_eq!((&strict["same"], &strict["changed"][0]["calls"]), (&json!(2), &json!(2)), "{strict:#}");
     assert_eq!(strict["changed"][0]["becomes"], "deny");
     assert!(strict["changed"][0]["samples"][0]["rule"]["line"].as_u64().unwrap() > 0, "{strict:#}");

@@ -19,7 +19,7 @@ fn filled(home: &Home, text: &str) -> String {
 }
 
 fn tools(home: &Home) -> String {
-    fs::read_to_string(governance(home, "tools.yaml")).unwrap()
+    fs::read_to_string(governance(home, "tools.yaml")).unwrap().replace("extends: none\n", "")
 }
 
 /// Makes a call that is refused and returns its id.

@@ -12,7 +12,7 @@ use crate::files::{Isolation, VerdictKind};
 use crate::policy_environment::{NameComparison, PathVariables, ProtectedFolders};
 use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
 
-const ROOT: &str = "/project/site";
+const ROOT: &str = "/m/site";
 
 fn environment() -> PolicyEnvironment {
     PolicyEnvironment {
@@ -34,7 +34,7 @@ fn with_project(text: &str) -> Result<Policy, PolicyError> {
 
 fn workspaces(base: &str) -> Workspaces {
     let open = |root| Workspace::hypothetical(root, WorkspaceAccess::ReadWrite);
-    Workspaces::new(vec![open(ROOT), open("/project/other")]).with_base(Some(Path::new(base)))
+    Workspaces::new(vec![open(ROOT), open("/m/other")]).with_base(Some(Path::new(base)))
 }
 
 fn definition(name: &str) -> Arc<ToolDefinition> {
@@ -89,25 +89,25 @@ fn project_policy_restricts_calls_that_concern_it() {
         );
     };
     use VerdictKind::{Allow, Ask, Deny};
-    check("write_file", json!({"path": "/project/site/src/a.py"}), ROOT, Allow);
-    check("write_file", json!({"path": "/project/site/setup.py"}), ROOT, Deny);
-    check("write_file", json!({"path": "/project/other/setup.py"}), ROOT, Allow);
-    check("edit_file", json!({"path": "/project/site/setup.py"}), "/project/other", Deny);
-    check("delete_file", json!({"path": "/project/site/src/a.py"}), ROOT, Ask);
-    check("delete_file", json!({"path": "/project/site/a.py"}), ROOT, Deny);
-    check("read_file", json!({"path": "/project/site/setup.py"}), ROOT, Allow);
-    check("read_file", json!({"path": "/project/site/x/.secret"}), ROOT, Deny);
-    check("read_file", json!({"path": "/project/other/x/.secret"}), ROOT, Allow);
+    check("write_file", json!({"path": "/m/site/src/a.py"}), ROOT, Allow);
+    check("write_file", json!({"path": "/m/site/setup.py"}), ROOT, Deny);
+    check("write_file", json!({"path": "/m/other/setup.py"}), ROOT, Allow);
+    check("edit_file", json!({"path": "/m/site/setup.py"}), "/m/other", Deny);
+    check("delete_file", json!({"path": "/m/site/src/a.py"}), ROOT, Ask);
+    check("delete_file", json!({"path": "/m/site/a.py"}), ROOT, Deny);
+    check("read_file", json!({"path": "/m/site/setup.py"}), ROOT, Allow);
+    check("read_file", json!({"path": "/m/site/x/.secret"}), ROOT, Deny);
+    check("read_file", json!({"path": "/m/other/x/.secret"}), ROOT, Allow);
     check("run_command", json!({"command": ["ls"]}), ROOT, Allow);
     check("run_command", json!({"command": ["cat"]}), ROOT, Deny);
-    check("run_command", json!({"command": ["cat"]}), "/project/other", Allow);
-    check("run_command", json!({"command": ["cat"], "path": "/project/site/src"}), "/project/other", Deny);
+    check("run_command", json!({"command": ["cat"]}), "/m/other", Allow);
+    check("run_command", json!({"command": ["cat"], "path": "/m/site/src"}), "/m/other", Deny);
     check("run_command", json!({"command": ["pytest"]}), ROOT, Deny);
     check("fetch_url", json!({"url": "https://docs.python.org/3/"}), ROOT, Allow);
     check("fetch_url", json!({"url": "https://example.org/"}), ROOT, Deny);
-    check("fetch_url", json!({"url": "https://example.org/"}), "/project/other", Allow);
-    check("write_file", json!({"path": "/project/site/.sinew/policy.yaml"}), ROOT, Deny);
-    check("write_file", json!({"path": "/project/other/.sinew/policy.yaml"}), ROOT, Deny);
+    check("fetch_url", json!({"url": "https://example.org/"}), "/m/other", Allow);
+    check("write_file", json!({"path": "/m/site/.sinew/policy.yaml"}), ROOT, Deny);
+    check("write_file", json!({"path": "/m/other/.sinew/policy.yaml"}), ROOT, Deny);
 }
 
 #[test]
@@ -120,15 +120,12 @@ fn programs_can_write_only_in_the_write_scope() {
         let shown = |one: &Workspace| format!("{} {:?}", one.root().display(), one.access());
         folders.iter().map(shown).collect::<Vec<_>>()
     };
-    let other = "/project/other ReadWrite";
-    assert_eq!(folders(EXAMPLE), ["/project/site ReadOnly", "/project/site/src ReadWrite", other]);
+    let other = "/m/other ReadWrite";
+    assert_eq!(folders(EXAMPLE), ["/m/site ReadOnly", "/m/site/src ReadWrite", other]);
     let own = "tools:\n  write_file: {allowed_paths: [src/**]}\n  run_command: {allowed_paths: [src/**, build/**]}\n";
-    assert_eq!(
-        folders(own),
-        ["/project/site ReadOnly", "/project/site/src ReadWrite", "/project/site/build ReadWrite", other]
-    );
-    assert_eq!(folders("tools: {read_file: {requires_approval: true}}\n"), ["/project/site ReadWrite", other]);
-    assert_eq!(folders("tools: {write_file: {allowed_paths: [\"*.md\"]}}\n"), ["/project/site ReadOnly", other]);
+    assert_eq!(folders(own), ["/m/site ReadOnly", "/m/site/src ReadWrite", "/m/site/build ReadWrite", other]);
+    assert_eq!(folders("tools: {read_file: {requires_approval: true}}\n"), ["/m/site ReadWrite", other]);
+    assert_eq!(folders("tools: {write_file: {allowed_paths: [\"*.md\"]}}\n"), ["/m/site ReadOnly", other]);
 }
 
 #[test]
@@ -159,7 +156,7 @@ impl ProjectRng {
     }
 
     fn entry(&mut self) -> String {
-        let paths = ["src/**", "**", "*.md", "/project/**", "\"**/.env\"", "/**/x", "$HOME/**"];
+        let paths = ["src/**", "**", "*.md", "/m/**", "\"**/.env\"", "/**/x", "$HOME/**"];
         let commands = ["ls", "cat", "\"*\"", "{argv: [git, push]}", "sudo"];
         let hosts = ["example.org", "\"*\"", "\"*.org\""];
         let keys = [
@@ -194,16 +191,16 @@ fn project_policy_never_loosens() {
         let Ok(policy) = with_project(&format!("tools:\n{entries}")) else { continue };
         for _ in 0..40 {
             let path = dice.pick(&[
-                "/project/site/src/a",
-                "/project/site/a.md",
-                "/project/site/.env",
-                "/project/other/x",
+                "/m/site/src/a",
+                "/m/site/a.md",
+                "/m/site/.env",
+                "/m/other/x",
                 "/etc/x",
                 "src/b",
             ]);
             let program = dice.pick(&["ls", "cat", "git", "sudo"]);
             let url = dice.pick(&["https://example.org/", "https://a.b.org/", "http://10.0.0.1/"]);
-            let (tool, base) = (dice.pick(&tools), dice.pick(&[ROOT, "/project/other", "/project/site/src"]));
+            let (tool, base) = (dice.pick(&tools), dice.pick(&[ROOT, "/m/other", "/m/site/src"]));
             let mode = Mode::ALL[dice.below(5) as usize];
             let arguments = match tool {
                 "run_command" => json!({"command": [program, "push"], "path": path}),

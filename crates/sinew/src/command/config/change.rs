@@ -29,30 +29,30 @@ const FILES: [(&str, &str); 5] = [
 
 /// File that holds a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum KeyFile {
+enum ConfigKeyFile {
     Settings,
     Policy(PolicyFile),
 }
 
-impl KeyFile {
+impl ConfigKeyFile {
     /// Finds the file by the outermost key. The settings have the keys that no policy file has.
-    fn of(key: &str) -> KeyFile {
+    fn of(key: &str) -> ConfigKeyFile {
         match key.split('.').next().unwrap_or_default() {
             "tools" | "tool_categories" | "forbidden_paths" | "path_sets" | "command_sets" | "host_sets" => {
-                KeyFile::Policy(PolicyFile::Tools)
+                ConfigKeyFile::Policy(PolicyFile::Tools)
             }
-            "modes" | "transition_rules" => KeyFile::Policy(PolicyFile::Modes),
+            "modes" | "transition_rules" => ConfigKeyFile::Policy(PolicyFile::Modes),
             "content_filtering" | "outbound_gateway" | "rate_limits" | "human_approval" | "sessions" => {
-                KeyFile::Policy(PolicyFile::Safety)
+                ConfigKeyFile::Policy(PolicyFile::Safety)
             }
-            _ => KeyFile::Settings,
+            _ => ConfigKeyFile::Settings,
         }
     }
 
     fn path(self, setting: &CommandContext) -> PathBuf {
         match self {
-            KeyFile::Settings => setting.home().settings_file(),
-            KeyFile::Policy(file) => setting.home().config_dir().join("governance").join(file.name()),
+            ConfigKeyFile::Settings => setting.home().settings_file(),
+            ConfigKeyFile::Policy(file) => setting.home().config_dir().join("governance").join(file.name()),
         }
     }
 }
@@ -77,12 +77,12 @@ pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
 
 pub(super) fn get(key: &str) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
-    let value = match KeyFile::of(key) {
-        KeyFile::Settings => {
+    let value = match ConfigKeyFile::of(key) {
+        ConfigKeyFile::Settings => {
             let rows = setting_rows(&setting.home().settings_file())?;
             rows.into_iter().find(|row| row.key == key).and_then(|row| row.value)
         }
-        KeyFile::Policy(file) => {
+        ConfigKeyFile::Policy(file) => {
             let policy = compose::read_policy(&setting)?.map_err(CommandError::configuration)?;
             let tree = policy.merged_document(file).tree().map_err(CommandError::configuration)?;
             find_value(&tree, key).map(YamlNode::to_json)
@@ -106,7 +106,7 @@ fn find_value<'n>(node: &'n YamlNode, path: &str) -> Option<&'n YamlNode> {
 
 pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
     let setting = CommandContext::from_environment()?;
-    let file = KeyFile::of(key);
+    let file = ConfigKeyFile::of(key);
     let path = file.path(&setting);
     let text = read_or_empty(&path)?;
     let keys: Vec<String> = key.split('.').map(str::to_owned).collect();
@@ -145,7 +145,7 @@ pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
     }
     let changed = read_or_empty(&draft)?;
     let file = PolicyFile::ALL.into_iter().find(|file| relative.ends_with(file.name()));
-    let file = file.map_or(KeyFile::Settings, KeyFile::Policy);
+    let file = file.map_or(ConfigKeyFile::Settings, ConfigKeyFile::Policy);
     if name != "guardrails" {
         check_loads(&setting, file, &changed).map_err(|error| error.with_hint(kept()))?;
     }
@@ -166,12 +166,12 @@ fn remind_to_reload(setting: &CommandContext) {
 }
 
 /// Checks that the configuration loads with a new text for one file.
-fn check_loads(setting: &CommandContext, file: KeyFile, text: &str) -> Result<(), CommandError> {
+fn check_loads(setting: &CommandContext, file: ConfigKeyFile, text: &str) -> Result<(), CommandError> {
     match file {
-        KeyFile::Settings => {
+        ConfigKeyFile::Settings => {
             Settings::parse(setting.home(), text).map(drop).map_err(CommandError::configuration)
         }
-        KeyFile::Policy(file) => compose::check_policy_text(setting, file, text),
+        ConfigKeyFile::Policy(file) => compose::check_policy_text(setting, file, text),
     }
 }
 
