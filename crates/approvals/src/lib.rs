@@ -30,5 +30,5 @@ pub use pin::{OperatorProof, Pin, PinError};
 pub use queue::{ApprovalClaim, UnusableApproval};
 pub use request::{ApprovalFact, ApprovalRequest, ApprovalRequestLine, DiffLineKind, FileDiff, LineStyle};
 pub use standing_rules::StandingRule;
-pub use state::{Approvals, EarlierRequest};
+pub use state::Approvals;
 pub use submission::{RequestedCall, SubmitError, new_approval_id, rule_names};

@@ -3,6 +3,7 @@
 use tool::{Refusal, RefusalCode};
 
 use crate::queue::{CapacityError, UnusableApproval};
+pub use crate::state::EarlierRequest;
 
 /// Refusal of a call whose standing rule was revoked or has expired.
 pub fn rule_expired_refusal(tool: &str) -> Box<Refusal> {

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use approvals::edits::EditReceiver;
-use approvals::refusals::{denied_before_refusal, pending_refusal, rule_expired_refusal, unusable_refusal};
+use approvals::refusals::{
+    EarlierRequest, denied_before_refusal, pending_refusal, rule_expired_refusal, unusable_refusal,
+};
 use approvals::{
-    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, EarlierRequest, RequestedCall,
-    SubmitError, UnusableApproval, new_approval_id, rule_names,
+    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, SubmitError,
+    UnusableApproval, new_approval_id, rule_names,
 };
 use governance::{ApprovalRequired, Permit};
 use registry::Tool;

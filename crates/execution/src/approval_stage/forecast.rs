@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use approvals::refusals::{capacity_refusal, denied_before_refusal, pending_refusal, unusable_refusal};
+use approvals::refusals::{
+    EarlierRequest, capacity_refusal, denied_before_refusal, pending_refusal, unusable_refusal,
+};
 use approvals::{
-    ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, EarlierRequest, RequestedCall, UnusableApproval,
-    rule_names,
+    ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, UnusableApproval, rule_names,
 };
 use governance::ApprovalRequired;
 use registry::Tool;
