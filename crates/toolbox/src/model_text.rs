@@ -76,6 +76,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
+    #[allow(clippy::needless_pass_by_value)] // callers write the value in place
     fn check(tool: &str, output: Value, expect: &str) {
         let ModelText(render) = renderer(tool).unwrap();
         assert_eq!(render(&output).as_deref(), Some(expect), "{tool}: {output}");

@@ -82,6 +82,7 @@ fn command(home: &Home) -> std::process::Command {
     command
 }
 
+#[allow(clippy::needless_pass_by_value)] // callers write the value in place
 fn request(id: u64, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }

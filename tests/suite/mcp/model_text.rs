@@ -12,6 +12,7 @@ fn tokens(text: &str) -> usize {
 }
 
 /// Calls a tool and returns the texts of its result, joined.
+#[allow(clippy::needless_pass_by_value)] // callers write the value in place
 fn text_of(client: &mut Client, tool: &str, arguments: Value) -> String {
     let response = client.request("tools/call", &json!({"name": tool, "arguments": arguments}));
     let message = response["error"]["message"].as_str().map(str::to_owned);
