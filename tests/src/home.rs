@@ -25,6 +25,7 @@ const LAYERED_FILES: [&str; 4] = [
 
 impl Home {
     /// Creates a home without any configuration.
+    #[allow(clippy::new_without_default, reason = "a folder on disk is not a default value")]
     pub fn new() -> Home {
         let _ = sinew(); // drops root before anything is created
         let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");

@@ -29,7 +29,8 @@ mod effective_policy;
 mod example;
 mod external_targets;
 #[cfg(any(test, fuzzing))]
-mod fuzz_rules;
+#[doc(hidden)]
+pub mod fuzz_rules;
 mod glob;
 mod host_rules;
 mod judge;
@@ -63,15 +64,10 @@ use judge::tests::fixture as judge_tests;
 
 pub use built_in_denials::{PathEntryKind, is_run_automatically};
 pub use confinement::SYSTEM_FOLDERS;
-#[cfg(any(test, fuzzing))]
-#[doc(hidden)]
-pub use fuzz_rules::{fuzz_patterns, fuzz_url};
 pub use host_rules::HostLocation;
 pub use judge::{judge, judge_traced, precheck, precheck_traced};
-pub use layers::LayerDefault;
 pub use policy::{EMBEDDED_FILES, Policy};
 pub use prechecked::Prechecked;
 pub use problems::PolicyError;
-pub use project::PROJECT_POLICY;
 pub use situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use verdict::{ApprovalRequired, Denial, Permit, Verdict};

@@ -18,8 +18,8 @@ mod judge_tests;
 // Names that the shared fixture imports from its crate.
 #[cfg(test)]
 use governance::{
-    LayerDefault, Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces,
-    judge_traced, policy_environment, precheck_traced, rule_trace,
+    Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, files, judge_traced,
+    policy_environment, precheck_traced, rule_trace,
 };
 
 pub use amend::{amended, replace_value};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::ValueEnum;
-use governance::PROJECT_POLICY;
+use governance::files::PROJECT_POLICY;
 use strict_yaml::{Document, YamlNode, YamlNodeKind};
 
 use crate::exit::CommandError;

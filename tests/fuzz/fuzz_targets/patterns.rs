@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| governance::fuzz_patterns(text));
+libfuzzer_sys::fuzz_target!(|text: &str| governance::fuzz_rules::fuzz_patterns(text));

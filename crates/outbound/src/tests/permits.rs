@@ -23,7 +23,7 @@ pub(super) fn permit(gateway: &str) -> Permit {
         protected: ProtectedFolders { folders: Vec::new() },
         name_comparison: NameComparison::CaseSensitive,
     };
-    let policy = Policy::load_with(folder.path(), governance::LayerDefault::Replace, &around)
+    let policy = Policy::load_with(folder.path(), governance::files::LayerDefault::Replace, &around)
         .unwrap_or_else(|error| panic!("{error}"));
     let mut spec = ToolSpec::new("probe", "Goes out.", Category::NETWORK, RiskLevel::Low);
     spec.input_schema = Some(json!({"type": "object"}));

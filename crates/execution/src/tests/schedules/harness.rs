@@ -59,7 +59,7 @@ impl PolicyVariant {
             protected: ProtectedFolders::default(),
             name_comparison: NameComparison::CaseSensitive,
         };
-        Policy::load_with(&policy, governance::LayerDefault::Replace, &around).unwrap()
+        Policy::load_with(&policy, governance::files::LayerDefault::Replace, &around).unwrap()
     }
 
     /// Number of rules that require approval.

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tool::{Category, Mode, RiskLevel, RuleRef, ToolDefinition, ToolSpec};
 
+use crate::files::LayerDefault;
 use crate::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use crate::rule_trace::RuleTrace;
 use crate::{
-    LayerDefault, Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces,
-    judge_traced, precheck_traced,
+    Policy, RateCounts, Situation, Verdict, Workspace, WorkspaceAccess, Workspaces, judge_traced,
+    precheck_traced,
 };
 
 /// Test machine: `$ROOT/ws` is the workspace, `$ROOT/home` the home folder, `$ROOT/sinew` Sinew's own folder.
