@@ -14,7 +14,6 @@ pub struct Home {
     folder: TempDir,
 }
 
-#[allow(clippy::new_without_default)] // creating a home writes to the disk
 /// Policy files, which are layers over the built-in ones.
 const LAYERED_FILES: [&str; 4] = [
     "governance/tools.yaml",
@@ -23,6 +22,7 @@ const LAYERED_FILES: [&str; 4] = [
     "governance/guardrails.yaml",
 ];
 
+#[allow(clippy::new_without_default)] // creating a home writes to the disk
 impl Home {
     /// Creates a home without any configuration.
     #[allow(clippy::new_without_default, reason = "a folder on disk is not a default value")]

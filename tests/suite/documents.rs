@@ -27,7 +27,7 @@ fn every_policy_recipe_loads_and_keeps_its_examples() {
             recipe.lines().next().and_then(|line| line.strip_prefix("# ")).expect("a block names its file");
         let home = Home::initialised();
         match name.starts_with(".sinew/") {
-            true => write_project_policy(&home, &recipe),
+            true => write_project_policy(&home, recipe),
             false => home.configure_layer(name, &format!("{recipe}\n")),
         }
         let checked = home.run(&["check", "--json"]);

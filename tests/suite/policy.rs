@@ -223,11 +223,11 @@ fn candidate_policy_is_replayed_against_recorded_calls() {
     );
     let loose = replay(&candidate(&home, "max_file_size_mb: 10", "max_file_size_mb: 11"));
     assert_eq!(loose["differences"][0]["effect"], "loosens", "{loose:#}");
-    let forbidding =
-        candidate(&home, "      - $HOME/.cargo\n", "      - $HOME/.cargo\n      - \"**/b.txt\"\n");
+    let forbidding = candidate(&home, "/sys, $HOME/.cargo]", "/sys, $HOME/.cargo, \"**/b.txt\"]");
     let text = home.run(&["policy", "replay", "--against", &forbidding]).must_exit(0).stdout();
     assert!(text.contains("1 calls of write_file ran and would now be: deny"), "{text}");
-    let broken = candidate(&home, "max_file_size_mb: 10", "max_file_size_mb: 0");
+    let own = "{path: notes.txt, content: hello}, mode: NORMAL, expect:";
+    let broken = candidate(&home, &format!("{own} allow"), &format!("{own} deny"));
     let run = home.run(&["policy", "replay", "--against", &broken]);
     assert_eq!(run.output.status.code(), Some(7), "a candidate that breaks its own examples is none: {run}");
 }

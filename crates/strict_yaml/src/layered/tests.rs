@@ -21,6 +21,7 @@ fn merged(layers: &[&str]) -> LayeredNode {
 }
 
 #[track_caller]
+#[allow(clippy::needless_pass_by_value, reason = "callers write `json!` in place")]
 fn check(layers: &[&str], expect: Value) {
     let document = merged(layers).into_document("merged");
     assert_eq!(document.tree().unwrap().to_json(), expect, "{}", document.text());
@@ -143,7 +144,7 @@ impl LayerRng {
     }
 
     fn mapping(&mut self, depth: u64) -> String {
-        let keys = (0..4).filter(|_| self.0 % 3 > 0 || self.below(2) == 0).collect::<Vec<_>>();
+        let keys = (0..4).filter(|_| !self.0.is_multiple_of(3) || self.below(2) == 0).collect::<Vec<_>>();
         let entries: Vec<String> = keys.iter().map(|key| format!("k{key}: {}", self.value(depth))).collect();
         format!("{{{}}}", entries.join(", "))
     }
