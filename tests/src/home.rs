@@ -25,7 +25,6 @@ const LAYERED_FILES: [&str; 4] = [
 #[allow(clippy::new_without_default)] // creating a home writes to the disk
 impl Home {
     /// Creates a home without any configuration.
-    #[allow(clippy::new_without_default, reason = "a folder on disk is not a default value")]
     pub fn new() -> Home {
         let _ = sinew(); // drops root before anything is created
         let folder = tempfile::Builder::new().prefix("sinew-test-").tempdir().expect("a temporary folder");

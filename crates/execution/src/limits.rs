@@ -208,7 +208,7 @@ impl CallLimits {
 
 impl RateWindows {
     fn counts(&mut self, caller: &CallerKey, tool: &ToolName, now: Instant) -> RateCounts {
-        let known = !self.unknown_until.is_some_and(|until| now < until);
+        let known = self.unknown_until.is_none_or(|until| now >= until);
         let machine = self.machine.counts(tool, now);
         let restored = self.restored.counts(tool, now);
         let key = if self.callers.contains_key(caller) { caller } else { &OVERFLOW };
@@ -250,7 +250,9 @@ impl RateWindows {
         self.machine.remove(counted);
         match &counted.caller {
             Some(caller) => {
-                self.callers.get_mut(caller).map(|own| own.remove(counted));
+                if let Some(own) = self.callers.get_mut(caller) {
+                    own.remove(counted);
+                }
             }
             None => self.restored.remove(counted),
         }

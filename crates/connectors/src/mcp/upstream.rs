@@ -201,16 +201,19 @@ impl Upstream {
         let is_process = matches!(place, ConnectTarget::Process(..));
         let has_network = leave.permit.confinement().network == NetworkAccess::Full;
         let begun = tokio::time::timeout_at(leave.deadline.into(), self.connect(place, leave));
-        let late = |_| {
-            let why = match is_process && !has_network {
-                true => {
-                    "it was not ready in time; its sandbox has no network (`network: full` in tools.yaml)"
-                }
-                false => "it was not ready in time",
-            };
-            Err((CallAbort::BeforeCall(McpError::ConnectionLost(why.to_owned())), String::new()))
+        let connected = match begun.await {
+            Ok(connected) => connected,
+            Err(_late) => {
+                let why = match is_process && !has_network {
+                    true => {
+                        "it was not ready in time; its sandbox has no network (`network: full` in tools.yaml)"
+                    }
+                    false => "it was not ready in time",
+                };
+                Err((CallAbort::BeforeCall(McpError::ConnectionLost(why.to_owned())), String::new()))
+            }
         };
-        match begun.await.unwrap_or_else(late) {
+        match connected {
             Ok(client) => {
                 self.backoff().record_success();
                 Ok(client)

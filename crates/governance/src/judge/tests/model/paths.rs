@@ -98,7 +98,7 @@ pub(super) fn is_allowed(entry: &ToolPlan, place: &NameMatches, writes: bool) ->
 /// Returns true if the entry allows a folder that a write would create: listed, or above a listed path.
 pub(super) fn is_creatable(entry: &ToolPlan, place: &NameMatches) -> bool {
     let is_above = |pattern: &&str| place.parent_of.contains(pattern);
-    is_allowed(entry, place, true) || entry.allowed_paths.iter().flatten().any(|pattern| is_above(&pattern))
+    is_allowed(entry, place, true) || entry.allowed_paths.iter().flatten().any(is_above)
 }
 
 /// Returns true if a folder is above the paths that a pattern matches, before its first `**`.
