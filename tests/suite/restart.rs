@@ -88,7 +88,7 @@ fn unknown_accepted_configuration_is_logged() {
     let home = Daemon::start_in(home(SHUT)).stop();
     let copy = home.root().join("state/accepted");
     let rules = copy.join("config/governance/tools.yaml");
-    assert_eq!(std::fs::read_to_string(&rules).expect("a copy"), SHUT);
+    assert!(std::fs::read_to_string(&rules).expect("a copy").starts_with(SHUT));
     // Editing the copy does not accept anything.
     std::fs::write(&rules, OPEN).expect("written");
     let daemon = Daemon::start_in(home);

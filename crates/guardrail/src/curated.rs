@@ -85,7 +85,10 @@ impl CuratedGuardrails {
         let alone = |error| CuratedError { problems: vec![error] };
         let user = Document::read_trusted_if_present(&folder.join(EMBEDDED_FILE.0)).map_err(alone)?;
         let Some(user) = user else { return Self::embedded() };
-        Self::from_document(merge(&user).map_err(alone)?.into_document(user.name()))
+        let mut map = Self::from_document(merge(&user).map_err(alone)?.into_document(user.name()))?;
+        // The digest identifies the files as written, with their comments.
+        map.hash = canonical::sha256_hex(format!("{EMBEDDED_TEXT}\0{}", user.text()).as_bytes());
+        Ok(map)
     }
 
     /// Loads the map that ships with Sinew.
