@@ -134,16 +134,19 @@ class Daemon:
 
     def configure(self, linter: Path) -> None:
         """Lets the tools reach the web server, the linter and the log of this program."""
-        tools = self.home / "config/governance/tools.yaml"
-        text = tools.read_text().replace("      - /var/log/**\n", f"      - /var/log/**\n      - {self.workspace}/**\n", 1)
-        text = text.replace("    # program_folders: [~/.cargo, ~/.rustup]\n", f"    program_folders: [{linter}]\n", 1)
-        tools.write_text(text)
-        safety = self.home / "config/governance/safety.yaml"
-        gateway = 'outbound_gateway: {allowed_domains: ["*"], allow_private_addresses: true, max_response_kb: 1024}\n\n'
-        safety.write_text(re.sub(r"outbound_gateway:\n.*?\n\n", gateway, safety.read_text(), count=1, flags=re.DOTALL))
+        governance = self.home / "config/governance"
+        (governance / "tools.yaml").write_text(
+            "tools:\n"
+            f"  read_system_logs: {{allowed_paths: {{add: [{self.workspace}/**]}}}}\n"
+            f"  run_linter: {{program_folders: [{linter}]}}\n"
+        )
+        (governance / "safety.yaml").write_text(
+            'outbound_gateway: {allowed_domains: ["*"], allow_private_addresses: true, max_response_kb: 1024}\n'
+        )
         settings = self.home / "config/sinew.yaml"
-        search = f'web: {{search: {{providers: [{{name: searxng, url: "{self.web.url}"}}]}}}}\n\n'
-        settings.write_text(re.sub(r"^web:\n.*?\n\n", search, settings.read_text(), count=1, flags=re.DOTALL | re.MULTILINE))
+        others = re.sub(r"^web:.*?(?=^\S|\Z)", "", settings.read_text(), flags=re.DOTALL | re.MULTILINE)
+        search = f'web: {{search: {{providers: [{{name: searxng, url: "{self.web.url}"}}]}}}}\n'
+        settings.write_text(f"{others.rstrip()}\n{search}")
 
     def fill(self) -> None:
         (self.workspace / "note.txt").write_text("hello\nworld\n")

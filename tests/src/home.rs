@@ -24,6 +24,12 @@ const LAYERED_FILES: [&str; 4] = [
 
 #[allow(clippy::new_without_default)] // creating a home writes to the disk
 impl Home {
+    /// Returns a value in which policy files have the names that agents see: relative to the configuration.
+    pub fn with_short_names(&self, value: &Value) -> Value {
+        let folder = format!("{}/", self.root().join("config").display());
+        serde_json::from_str(&value.to_string().replace(&folder, "")).expect("JSON")
+    }
+
     /// Creates a home without any configuration.
     pub fn new() -> Home {
         let _ = sinew(); // drops root before anything is created

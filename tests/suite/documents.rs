@@ -214,10 +214,13 @@ fn commands_of_other_pages_work_as_written() {
     }
 }
 
-/// Returns the literal words of a command, up to the first placeholder.
+/// Returns the literal words of a command, up to the first placeholder or the option that takes it.
 fn plain_words(command: &str) -> Vec<&str> {
     let is_plain = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || "-_.".contains(c));
-    command.split_whitespace().take_while(is_plain).collect()
+    let mut words: Vec<&str> = command.split_whitespace().take_while(is_plain).collect();
+    let has_value = command.split_whitespace().nth(words.len()).is_some();
+    words.pop_if(|last| has_value && last.starts_with("--"));
+    words
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn result_is_the_same_with_and_without_a_daemon() {
     for (tool, arguments, exit) in cases() {
         let run = home.run(&["call", tool, "--json", &arguments.to_string()]).must_exit(exit);
         assert!(run.stderr().contains("no daemon"), "it says that it ran alone: {run}");
-        embedded.push((stable_result(run.json()), last_records(&home)));
+        embedded.push((stable_result(home.with_short_names(&run.json())), last_records(&home)));
     }
     std::fs::remove_file(home.workspace().join("new.txt")).unwrap();
 

@@ -50,7 +50,8 @@ fn explain_agrees_with_the_call_with_and_without_a_daemon() {
         let done =
             daemon.home().run(&["call", tool, "--json", &arguments.to_string()]).must_exit(*exit).json();
         let refusal = &done["metadata"]["refusal"];
-        assert_eq!(facts(&reported["refusal"]), facts(refusal), "{tool} {arguments}");
+        let explained = daemon.home().with_short_names(&reported["refusal"]);
+        assert_eq!(facts(&explained), facts(refusal), "{tool} {arguments}");
         assert_eq!(
             reported["verdict"] == "permit",
             done["success"] == true,

@@ -225,7 +225,7 @@ fn candidate_policy_is_replayed_against_recorded_calls() {
     assert_eq!(loose["differences"][0]["effect"], "loosens", "{loose:#}");
     let forbidding = candidate(&home, "/sys, $HOME/.cargo]", "/sys, $HOME/.cargo, \"**/b.txt\"]");
     let text = home.run(&["policy", "replay", "--against", &forbidding]).must_exit(0).stdout();
-    assert!(text.contains("1 calls of write_file ran and would now be: deny"), "{text}");
+    assert!(text.contains("write_file: permitted before, deny now (1 recorded)"), "{text}");
     let own = "{path: notes.txt, content: hello}, mode: NORMAL, expect:";
     let broken = candidate(&home, &format!("{own} allow"), &format!("{own} deny"));
     let run = home.run(&["policy", "replay", "--against", &broken]);

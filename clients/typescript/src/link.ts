@@ -71,6 +71,10 @@ export class Link {
       try {
         await checkOwner(this.path);
         const socket = await dialOnce(this.path);
+        if (this.#closed) {
+          socket.destroy();
+          throw new ConnectionLost("the client is closed");
+        }
         this.#socket = socket;
         this.#read(socket);
         return socket;
@@ -118,7 +122,7 @@ export class Link {
   }
 
   async #enter(): Promise<void> {
-    if (this.#running >= MAX_OPEN_REQUESTS) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    while (this.#running >= MAX_OPEN_REQUESTS) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#running += 1;
   }
 
@@ -174,7 +178,14 @@ export class Link {
   }
 
   #dispatch(line: string): void {
-    const message = JSON.parse(line) as Message;
+    let message: Message;
+    try {
+      message = JSON.parse(line) as Message;
+    } catch {
+      // The replies that follow cannot be trusted either.
+      this.#socket?.destroy();
+      return;
+    }
     if (message.method !== undefined) {
       const params = message.params ?? {};
       const request = this.#open.get(params["progressToken"] as number);

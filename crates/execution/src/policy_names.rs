@@ -54,9 +54,13 @@ fn shorten_rule(rule: &mut RuleRef) {
     }
 }
 
-/// Configuration folder of a rule's file, with its final slash. `None` if the name is not absolute.
+/// Configuration folder of a rule's file, with its final slash. `None` if the name is not absolute, and for the policy of
+/// a project, which callers work in.
 fn folder_of(rule: Option<&RuleRef>) -> Option<String> {
     let file = Path::new(&*rule?.file);
+    if file.ends_with(governance::files::PROJECT_POLICY) {
+        return None;
+    }
     let folder = file.is_absolute().then(|| file.ancestors().nth(SHOWN_COMPONENTS)).flatten()?;
     let folder = folder.to_str()?.trim_end_matches('/');
     Some(format!("{folder}/"))
@@ -81,6 +85,14 @@ mod tests {
         assert_eq!(refusal.hint.as_deref(), Some(hint));
         let mut built_in = Refusal { rule: Some(rule("built-in")), ..refusal.clone() };
         shorten_in_refusal(&mut built_in);
-        assert_eq!((built_in.rule, built_in.reason), (Some(rule("built-in")), refusal.reason));
+        assert_eq!((built_in.rule, built_in.reason), (Some(rule("built-in")), refusal.reason.clone()));
+        let project = rule("/home/u/work/.sinew/policy.yaml");
+        let mut of_project = Refusal { rule: Some(project.clone()), ..refusal };
+        of_project.reason = "Path /home/u/work/a is forbidden".into();
+        shorten_in_refusal(&mut of_project);
+        assert_eq!(
+            (of_project.rule, &*of_project.reason),
+            (Some(project), "Path /home/u/work/a is forbidden")
+        );
     }
 }

@@ -40,6 +40,7 @@ pub(crate) struct CachedResult {
     value: Value,
     canonical: Vec<u8>,
     truncated: Option<tool::result::Truncation>,
+    content: Vec<Value>,
 }
 
 /// Place of a result in the cache.
@@ -100,6 +101,7 @@ impl ResultCache {
         let output = ToolOutput {
             value: found.value.clone(),
             truncated: found.truncated.clone(),
+            content: found.content.clone(),
             ..ToolOutput::default()
         };
         Some((found.call_id, BoundedOutput { output, canonical: found.canonical.clone() }))
@@ -128,6 +130,7 @@ impl ResultCache {
             value: output.value.clone(),
             canonical: canonical.clone(),
             truncated: output.truncated.clone(),
+            content: output.content.clone(),
         };
         entries.insert(key.digest, cached);
     }

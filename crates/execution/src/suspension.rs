@@ -40,7 +40,7 @@ impl EventSource {
 /// Suspended caller, as shown to the operator.
 #[derive(Clone, Debug, Serialize)]
 pub struct SuspendedCaller {
-    /// Name for `sinew resume`.
+    /// Id for `sinew callers resume`.
     pub id: String,
     /// Caller.
     pub caller: Caller,

@@ -105,7 +105,7 @@ impl PathWalk {
         Ok(None)
     }
 
-    /// Returns the path that the walk aims at, up to a `..` that cannot be resolved.
+    /// Returns the path that the walk resolves to, up to a `..` that cannot be resolved.
     pub(crate) fn name(&self) -> PathBuf {
         if let Some(spelled) = self.magic_link_path() {
             return spelled;

@@ -1,7 +1,7 @@
 //! Resolution of a path request to an object.
 //!
 //! The kernel resolves the whole path once, and the handle gives the canonical name. If the path does not
-//! resolve, `path_walk` computes the name it aims at, so that a forbidden name is refused in the same way
+//! resolve, `path_walk` computes the path it refers to, so that a forbidden name is refused in the same way
 //! whether or not the object exists.
 
 use std::ffi::{OsStr, OsString};

@@ -140,7 +140,7 @@ impl ProjectRules {
         &self.rules_of(tool).forbidden_paths
     }
 
-    /// Returns the examples of the project, by tool.
+    /// Returns the rules of the project, by tool.
     pub(crate) fn tools(&self) -> impl Iterator<Item = (&ToolName, &ToolRules)> {
         self.tools.iter()
     }

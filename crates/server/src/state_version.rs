@@ -34,11 +34,14 @@ pub(crate) fn claim(state: &Path) -> Result<(), ServeError> {
     if fs::read_to_string(&path).is_ok_and(|text| text.trim() == CURRENT.to_string()) {
         return Ok(());
     }
+    // Renamed into place, so that a crash leaves no empty file, which would be refused.
+    let fresh = state.join(format!("{FILE_NAME}.new"));
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
-    let written = options.open(&path).and_then(|mut file| {
+    let written = options.open(&fresh).and_then(|mut file| {
         file.write_all(format!("{CURRENT}\n").as_bytes())?;
-        file.sync_all()
+        file.sync_all()?;
+        fs::rename(&fresh, &path)
     });
     written.map_err(|error| ServeError::io("write", &path, error))
 }

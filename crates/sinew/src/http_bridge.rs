@@ -15,7 +15,7 @@ mod stateless;
 mod token_file;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,14 +49,14 @@ pub(crate) fn run(
     address: SocketAddr,
     token_file: Option<&Path>,
 ) -> Result<ExitKind, CommandError> {
-    if !address.ip().is_loopback() {
+    // The names that `access.rs` accepts as `Host`.
+    if ![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)].contains(&address.ip()) {
         let message = format!("`{address}` is not a loopback address: other machines could connect");
         return Err(CommandError::new(ExitKind::Usage, message)
             .with_hint("use 127.0.0.1:PORT or [::1]:PORT; for a container, mount the agent socket"));
     }
     let default = setting.home().run_dir().join(token_file::DEFAULT_NAME);
     let token_file = token_file.unwrap_or(&default);
-    let token = token_file::read_or_create(token_file)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::failed(error.to_string()))?;
     runtime.block_on(async {
@@ -68,6 +68,8 @@ pub(crate) fn run(
         let connector = DaemonConnector::new(setting, daemons);
         // Reports a daemon that cannot be reached before a client connects.
         drop(connector.connect().await?);
+        // The daemon has created the folder of the default file by now.
+        let token = token_file::read_or_create(token_file)?;
         let endpoint = Arc::new(Endpoint::new(AccessRules::new(bound.port(), &token), connector));
         print_result_line(format!("http://{bound}/mcp (bearer token in {})", token_file.display()))?;
         accept_connections(&listener, &endpoint).await

@@ -13,7 +13,7 @@ use crate::terminal::{escape_invisible_line, print_message, print_result_line};
 /// Purpose of a project, with the policy that fits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProjectPreset {
-    /// Write code; ask before files are deleted, and leave the CI configuration alone.
+    /// Write code; ask before files are deleted; file tools cannot change the CI configuration.
     Coding,
     /// Read only.
     Review,

@@ -203,7 +203,7 @@ pub enum TelemetryEvent<'a> {
     },
     /// A caller was suspended, because it alone caused the refusals for which the mode would have changed.
     CallerSuspended {
-        /// Caller, by the id that `sinew resume` takes.
+        /// Id of the caller, for `sinew callers resume`.
         caller: &'a str,
         /// Name the client gives itself.
         client: Option<&'a str>,

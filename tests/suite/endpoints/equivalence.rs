@@ -235,7 +235,7 @@ fn command_line_matches_native_for_names() {
 }
 
 #[test]
-fn command_line_matches_native_for_programs_keys_and_rates() {
+fn command_line_matches_native_for_programs_and_keys() {
     check_command_line(TablePart::Programs);
 }
 

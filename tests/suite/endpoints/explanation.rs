@@ -2,13 +2,14 @@
 //! result of the call.
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon};
+use tests::{Client, Daemon, Home};
 
 use super::clients::{Endpoint, EndpointResult, NativeEndpoint};
 use super::table::{self, ApprovalUse, TableCase, TableStep};
 
 /// The native endpoint, which explains each call before it executes it.
-struct ExplainingEndpoint {
+struct ExplainingEndpoint<'a> {
+    home: &'a Home,
     endpoint: NativeEndpoint,
     agent: Client,
     control: Client,
@@ -30,9 +31,10 @@ fn verdict(answer: &EndpointResult) -> &'static str {
     }
 }
 
-impl ExplainingEndpoint {
-    fn connect(daemon: &Daemon) -> ExplainingEndpoint {
+impl ExplainingEndpoint<'_> {
+    fn connect(daemon: &Daemon) -> ExplainingEndpoint<'_> {
         ExplainingEndpoint {
+            home: daemon.home(),
             endpoint: NativeEndpoint::connect(daemon),
             agent: daemon.agent(),
             control: daemon.control(),
@@ -51,6 +53,7 @@ impl ExplainingEndpoint {
         }
         let reported = self.agent.request("sinew/explain", &params)["result"].clone();
         let human = self.control.request("control/explain", &params)["result"].clone();
+        let human = self.home.with_short_names(&human);
         let answer = self.endpoint.call(case, approval);
         let what = format!("{} {:.200}", case.tool, case.arguments.to_string());
         if reported != human {

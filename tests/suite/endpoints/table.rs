@@ -106,15 +106,17 @@ pub(super) enum TablePart {
     Malformed,
     /// Aliases of a tool, and unknown names.
     Names,
-    /// Programs, hosts, idempotency keys and rates.
+    /// Programs, hosts and idempotency keys.
     Programs,
+    /// Calls that reach a rate limit, which is counted per process.
+    Rates,
     /// Modes that require approval, and the use of approvals.
     ApprovalModes,
     /// Changing to LOCKDOWN and back.
     Lockdown,
 }
 
-pub(super) const ALL: [TablePart; 9] = [
+pub(super) const ALL: [TablePart; 10] = [
     TablePart::Reads,
     TablePart::Listings,
     TablePart::Writes,
@@ -122,6 +124,7 @@ pub(super) const ALL: [TablePart; 9] = [
     TablePart::Malformed,
     TablePart::Names,
     TablePart::Programs,
+    TablePart::Rates,
     TablePart::ApprovalModes,
     TablePart::Lockdown,
 ];
@@ -140,7 +143,8 @@ impl TablePart {
             TablePart::Changes => calls::changes(),
             TablePart::Malformed => calls::malformed(),
             TablePart::Names => calls::names(),
-            TablePart::Programs => calls::programs().into_iter().chain(calls::repeats_and_rates()).collect(),
+            TablePart::Programs => calls::programs().into_iter().chain(calls::repeats()).collect(),
+            TablePart::Rates => calls::rates(),
             TablePart::ApprovalModes => in_modes(&["ALERT", "DEGRADED"]),
             TablePart::Lockdown => in_modes(&["LOCKDOWN", "RECOVERY", "NORMAL"]),
         }

@@ -134,7 +134,7 @@ tool:
     let reported_text = daemon.agent().execute("say_it", &json!({"word": " a "}));
     assert_eq!(reported_text["output"]["stdout"], "a\n", "{reported_text}");
     let option = daemon.agent().execute("say_it", &json!({"word": " --version"}));
-    assert!(option["error"].as_str().unwrap().contains("would be taken for an option"), "{option}");
+    assert!(option["error"].as_str().unwrap().contains("would be parsed as an option"), "{option}");
     let left_out = daemon.agent().execute("say_both", &json!({"second": ["--version"]}));
     assert_eq!(code(&left_out), "validator_rejected", "{left_out}");
 }

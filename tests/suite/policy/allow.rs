@@ -193,5 +193,5 @@ fn refusals_are_judged_again_by_a_candidate() {
         [Some(1), Some(1), Some(3)]
     );
     let text = home.run(&["policy", "replay", "--against", &candidate]).must_exit(0).stdout();
-    assert!(text.contains("1 calls of read_file were refused and would now be: allow"), "{text}");
+    assert!(text.contains("read_file: refused before, allow now (1 recorded)"), "{text}");
 }

@@ -282,7 +282,7 @@ async fn lockdown_cancels_only_the_calls_it_forbids() {
     );
     let report = cancelled.metadata.failure.as_ref().unwrap();
     assert_eq!(report.outcome, Some(tool::result::FailedOutcome::Unknown), "part of it may have happened");
-    assert!(cancelled.error.unwrap().contains("LOCKDOWN was entered"), "the reply says why");
+    assert!(cancelled.error.unwrap().contains("the mode changed to LOCKDOWN"), "the reply says why");
     let outcome = records(folder.path()).into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
     assert_eq!((&outcome["outcome"], &outcome["failure"]), (&json!("unknown"), &json!("cancelled")));
     gate.open();

@@ -86,7 +86,7 @@ fn only_files_are_read_and_the_failure_says_why() {
         ("missing", FailureKind::NotFound, "it does not exist"),
         ("a/b", FailureKind::NotFound, "its folder does not exist"),
         ("f/x", FailureKind::WrongKind, "is not one"),
-        ("dangling", FailureKind::Unreadable, "symbolic link to nothing"),
+        ("dangling", FailureKind::Unreadable, "dangling symbolic link"),
     ] {
         let failure = Failure::from(fixture.read(text).read_range(0, 1).unwrap_err());
         assert_eq!(failure.kind, kind, "{text}: {failure}");

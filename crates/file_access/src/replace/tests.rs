@@ -88,8 +88,8 @@ fn only_names_in_an_existing_folder_are_written_to() {
         ("a/b", "its folder does not exist", FailureKind::NotFound),
         ("a/../f", "its folder does not exist", FailureKind::NotFound),
         ("f/x", "is not one", FailureKind::WrongKind),
-        ("dangling", "symbolic link to nothing", FailureKind::Unreadable),
-        ("dangling_out", "symbolic link to nothing", FailureKind::Unreadable),
+        ("dangling", "dangling symbolic link", FailureKind::Unreadable),
+        ("dangling_out", "dangling symbolic link", FailureKind::Unreadable),
     ] {
         assert_eq!(check_refused(&fixture, text, &ContentPrecondition::Anything, words), kind, "{text}");
     }

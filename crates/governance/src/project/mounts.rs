@@ -32,7 +32,15 @@ impl ProjectRules {
             grant(folder.root(), if is_in_scope { folder.access() } else { WorkspaceAccess::ReadOnly });
             let parts = scope.whole_folders.iter();
             let parts = parts.filter(|part| part.starts_with(&self.root) && part.starts_with(folder.root()));
-            parts.for_each(|part| grant(part, WorkspaceAccess::ReadWrite));
+            // A read-only workspace inside of the folder stays read-only.
+            let is_read_only = |part: &Path| {
+                let around = folders.iter().filter(|other| part.starts_with(other.root()));
+                let deepest = around.max_by_key(|other| other.root().components().count());
+                deepest.is_some_and(|other| other.access() == WorkspaceAccess::ReadOnly)
+            };
+            for part in parts.filter(|part| !is_read_only(part)) {
+                grant(part, WorkspaceAccess::ReadWrite);
+            }
         }
         restricted
     }

@@ -129,6 +129,18 @@ fn programs_can_write_only_in_the_write_scope() {
 }
 
 #[test]
+fn read_only_workspace_in_a_project_stays_read_only() {
+    let policy = with_project("tools: {write_file: {allowed_paths: [src/**, src/gen/**]}}\n").unwrap();
+    let open = vec![
+        Workspace::granted(Path::new(ROOT), WorkspaceAccess::ReadWrite),
+        Workspace::granted(&Path::new(ROOT).join("src"), WorkspaceAccess::ReadOnly),
+    ];
+    let folders = policy.projects[0].restrict_folders(&definition("run_command"), open);
+    let writable = folders.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite).count();
+    assert_eq!((folders.len(), writable), (2, 0), "{folders:?}");
+}
+
+#[test]
 fn project_policy_cannot_have_keys_that_loosen() {
     for (text, place) in [
         ("tools: {write_file: {allowed_in_modes: [LOCKDOWN]}}\n", "1:22"),

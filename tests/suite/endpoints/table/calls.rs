@@ -277,10 +277,10 @@ pub(super) fn programs() -> Vec<TableStep> {
     steps
 }
 
-/// Returns calls that repeat an idempotency key, and calls that reach a rate limit.
-pub(super) fn repeats_and_rates() -> Vec<TableStep> {
+/// Returns calls that repeat an idempotency key.
+pub(super) fn repeats() -> Vec<TableStep> {
     let text = json!({"path": "once.txt", "content": "written once\n"});
-    let mut steps = vec![
+    vec![
         keyed("k-1", "write_file", text.clone()),
         keyed("k-1", "write_file", text),
         keyed("k-1", "write_file", json!({"path": "other.txt", "content": "another call\n"})),
@@ -288,11 +288,13 @@ pub(super) fn repeats_and_rates() -> Vec<TableStep> {
         keyed("k-2", "write_file", json!({"path": ".git/config", "content": "never\n"})),
         keyed("k-3", "read_file", json!({"path": "README.md"})),
         call("read_output", json!({"id": "none"})),
-    ];
-    for name in ["d1.txt", "d2.txt", "src", "d3.txt", "d4.txt", "README.md"] {
-        steps.push(call("delete_file", json!({"path": name})));
-    }
-    steps
+    ]
+}
+
+/// Returns calls that reach a rate limit.
+pub(super) fn rates() -> Vec<TableStep> {
+    let names = ["d1.txt", "d2.txt", "src", "d3.txt", "d4.txt", "README.md"];
+    names.into_iter().map(|name| call("delete_file", json!({"path": name}))).collect()
 }
 
 /// Returns reads, changes with and without operator approval, and network calls. Their files do not exist

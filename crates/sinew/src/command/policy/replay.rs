@@ -152,14 +152,14 @@ impl ReplayTally {
         for ((tool, was, verdict), samples) in &self.changed {
             let count = samples.len();
             let (style, before) = match *was {
-                "allow" => (WARNING_STYLE, "ran"),
-                "ask" => (ERROR_STYLE, "needed approval"),
-                _ => (ERROR_STYLE, "were refused"),
+                "allow" => (WARNING_STYLE, "permitted"),
+                "ask" => (ERROR_STYLE, "approval required"),
+                _ => (ERROR_STYLE, "refused"),
             };
             let tool = escape_invisible_line(tool);
             print_result_line(paint(
                 style,
-                format!("{tool}: {count} recorded call(s) {before}; new decision: {verdict}"),
+                format!("{tool}: {before} before, {verdict} now ({count} recorded)"),
             ))?;
             for sample in samples.iter().take(SAMPLES) {
                 let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();
