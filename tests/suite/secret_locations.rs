@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
-/// The same list as the shipped file has in its sets, one pattern on each line. A test of `governance` keeps the
+/// List that the shipped file has in its sets, with one pattern on each line. A test of `governance` keeps the
 /// two files equal in meaning.
 const LISTED: &str = include_str!("../../crates/governance/tests/fixtures/tools-before-sets.yaml");
 const SHIPPED: &str = include_str!("../../config/governance/tools.yaml");
