@@ -67,6 +67,27 @@ fn refusals_of_one_client_suspend_that_client_only() {
 }
 
 #[test]
+fn suspended_caller_cannot_continue_through_a_session() {
+    let daemon = Daemon::start();
+    let mut agent = daemon.agent();
+    let terms = json!({"allowlist": ["write_file"]});
+    let opened = agent.request("sinew/session.open", &terms)["result"].clone();
+    let mut worker = Client::connect(opened["socket"].as_str().expect("a socket").as_ref());
+    let write = json!({"path": "a.txt", "content": "x"});
+    assert_eq!(worker.execute("write_file", &write)["success"], true);
+    for number in 0..21 {
+        agent.execute("write_file", &forbidden(daemon.home(), number));
+    }
+    wait_until("the suspension", || {
+        refusal(&agent.execute("write_file", &write))["detail"] == "caller_suspended"
+    });
+    let refused = worker.execute("write_file", &write);
+    assert_eq!(refusal(&refused)["detail"], "caller_suspended", "its opener is suspended: {refused}");
+    let another = agent.request("sinew/session.open", &terms);
+    assert_eq!(another["error"]["data"]["code"], "rate_limited", "{another}");
+}
+
+#[test]
 fn refusals_of_several_clients_still_raise_the_alarm() {
     let daemon = Daemon::start();
     let mut clients: Vec<Bridge> = (0..3).map(|_| Bridge::start(daemon.home(), &[])).collect();

@@ -183,6 +183,11 @@ impl WorkerSession {
         &self.terms.budget
     }
 
+    /// Returns the caller that opened the session.
+    pub fn opened_by(&self) -> &Caller {
+        &self.opened_by
+    }
+
     /// Counts a call against the hop budget of this turn. Returns its number.
     pub fn spend_hop(&self) -> Result<u32, BudgetExhausted> {
         let mut turn = self.turn();

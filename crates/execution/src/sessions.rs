@@ -22,6 +22,7 @@ use crate::calls::{ConnectionLoss, StoppedBy};
 use crate::config_snapshot::ToolFilter;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
+use crate::throttle::CallerKey;
 
 /// Tool name in the record of a message that names no tool.
 const MALFORMED_TOOL: &str = "(malformed)";
@@ -120,6 +121,11 @@ fn closed_refusal(call: &PipelineCall) -> Box<Refusal> {
 impl ToolExecutionLayer {
     /// Opens a session and records it.
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
+        // A session would have limits of its own.
+        if let Some(left) = self.suspension_left(&CallerKey::of(by)) {
+            let retry_after_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            return Err(SessionError::RateLimited { retry_after_ms });
+        }
         let snapshot = self.snapshot.load();
         let usual = &snapshot.policy.files().safety.sessions;
         let by = redact_client_name(by.clone());

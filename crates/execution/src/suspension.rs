@@ -158,7 +158,7 @@ impl ToolExecutionLayer {
 
     /// Refuses a call of a suspended caller.
     pub(crate) fn check_suspension(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
-        let Some(left) = self.suspensions.time_left(&call.caller_key) else { return Ok(()) };
+        let Some(left) = self.suspension_left(&call.caller_key) else { return Ok(()) };
         if EventSource::of(&call.caller_key, &call.header.caller).is_none() {
             return Ok(());
         }
@@ -168,6 +168,18 @@ impl ToolExecutionLayer {
         let hint = "nothing was run; the operator was told and can end the suspension earlier";
         let retry_after_ms = u64::try_from(left.as_millis()).ok().map(|left| left.saturating_add(1));
         Err(Box::new(Refusal { retry_after_ms, ..refusal.with_hint(hint) }))
+    }
+
+    /// Time until the suspension of this caller, or of the caller that opened its session, ends.
+    pub(crate) fn suspension_left(&self, key: &CallerKey) -> Option<Duration> {
+        let opener = match key {
+            CallerKey::Session(id) => {
+                self.sessions.find(id).map(|session| CallerKey::of(session.opened_by()))
+            }
+            CallerKey::Process(_) | CallerKey::User(_) | CallerKey::Host(_) => None,
+        };
+        let keys = std::iter::once(key).chain(&opener);
+        keys.filter_map(|key| self.suspensions.time_left(key)).max()
     }
 
     fn record_suspension(&self, about: &str, source: &EventSource, text: String) {

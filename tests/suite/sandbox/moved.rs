@@ -184,6 +184,20 @@ fn forbidden_system_file_is_not_shown() {
 }
 
 #[test]
+fn forbidden_file_in_a_nested_workspace_is_hidden() {
+    let home = home("");
+    let inner = home.workspace().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join(".env"), "TOKEN=x").unwrap();
+    home.run(&["workspace", "add", &inner.display().to_string()]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    let listed = run(&daemon, &["ls", "inner"]);
+    assert_eq!(listed["output"]["exit_code"], 0, "{listed}");
+    let read = run(&daemon, &["cat", "inner/.env"]);
+    assert_ne!(read["output"]["exit_code"], 0, "{read}");
+}
+
+#[test]
 fn workspace_may_not_contain_folders_of_sinew() {
     let home = Home::initialised();
     for folder in [home.user_home().to_owned(), home.root(), home.root().join("state")] {

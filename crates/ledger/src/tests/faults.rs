@@ -153,7 +153,12 @@ async fn nothing_is_accepted_until_a_segment_is_durable() {
     assert!(ledger.health().deferred_records >= 1);
     let again = ledger.conclude(&running, samples::outcome(OutcomeStatus::Done));
     assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))));
-    assert_eq!(segments(folder.path()).len(), 1, "no half-made segment is left behind");
+    // The writer creates a segment for each attempt to resume, and removes it when its sync fails.
+    let begun = std::time::Instant::now();
+    while segments(folder.path()).len() > 1 {
+        assert!(begun.elapsed().as_secs() < 10, "a half-made segment is left behind");
+        std::thread::yield_now();
+    }
 
     disk.failing_syncs.store(0, Ordering::SeqCst);
     ledger.append_durably(&samples::note("again")).await.unwrap();

@@ -1,6 +1,7 @@
 //! Folders granted to a call, and the scan for paths in them that must be hidden or protected. The scan runs
 //! before each run, and again if a path moved before the sandbox was built.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use governance::SYSTEM_FOLDERS;
@@ -42,7 +43,9 @@ impl Grants {
         }
         found.hidden.extend(self.forbidden_in_system(&roots));
         found.hide(self.hard_links_of_hidden(&found, &roots, &bounds)?);
-        spec.hidden = found.hidden_paths().cloned().collect();
+        // Nested folders are scanned twice, and a path that is covered already cannot be covered again.
+        let mut seen = HashSet::new();
+        spec.hidden = found.hidden_paths().filter(|held| seen.insert(held.path.clone())).cloned().collect();
         spec.protected = found.mountable().collect();
         spec.pinned = found.pinned_folders(&self.writable, &self.readable).into_iter().collect();
         let held = spec.hidden.iter().chain(&spec.protected).map(|held| held.path.as_path());
