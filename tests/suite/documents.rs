@@ -157,8 +157,8 @@ fn run_tour(home: &Home, part: &str, daemon_runs: bool) {
         }
         let folder = if command.starts_with("mkdir") { "" } else { "cd ~/notes && " };
         let run = run_in_shell(home, &format!("{folder}{line}"));
-        if let Some((_, id)) = run.stderr().split_once("approval_id `") {
-            approval = id.split('`').next().unwrap_or_default().to_owned();
+        if let Some((_, id)) = run.stderr().split_once("(approval ") {
+            approval = id.split(')').next().unwrap_or_default().to_owned();
         }
         run.must_exit(expected_tour_exit(remark, daemon_runs));
     }

@@ -53,14 +53,15 @@ impl ExplainingEndpoint<'_> {
         }
         let reported = self.agent.request("sinew/explain", &params)["result"].clone();
         let human = self.control.request("control/explain", &params)["result"].clone();
-        let human = self.home.with_short_names(&human);
+        let (reported, human) = (self.home.with_short_names(&reported), self.home.with_short_names(&human));
         let answer = self.endpoint.call(case, approval);
         let what = format!("{} {:.200}", case.tool, case.arguments.to_string());
         if reported != human {
             self.differing.push(format!("{what}: the agent {reported}\n  the human {human}"));
         }
         let (word, refusal) = (reported["verdict"].as_str().unwrap_or("no verdict"), &reported["refusal"]);
-        let denied_so = word != "deny" || facts(refusal) == facts(&answer.refusal);
+        let denied_so =
+            word != "deny" || facts(refusal) == facts(&self.home.with_short_names(&answer.refusal));
         if word != verdict(&answer) || !denied_so {
             self.differing.push(format!("{what}: told {word} {refusal}\n  it came to {}", answer.refusal));
         }
