@@ -78,7 +78,8 @@ impl AccessRules {
             Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
             _ => (host, None),
         };
-        let is_port = port.is_none_or(|port| port == self.port.to_string());
+        // A name without a port means the default port of HTTP, where another server may run.
+        let is_port = port.unwrap_or("80") == self.port.to_string();
         is_port && LOOPBACK_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
     }
 
@@ -119,21 +120,34 @@ mod tests {
     fn foreign_hosts_and_origins_are_refused() {
         let bearer = format!("Bearer {TOKEN}");
         let token = ("authorization", bearer.as_str());
-        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:8080", "127.0.0.1", "[::1]"]
-        {
+        for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:8080"] {
             check(&[("host", host), token], Ok(()));
             check(&[("host", host), ("origin", &format!("http://{host}")), token], Ok(()));
         }
         let refused = Err(AccessDenied::Host);
-        for host in ["evil.example", "evil.example:8080", "localhost:9090", "localhost.evil.example:8080", ""]
-        {
+        for host in [
+            "127.0.0.1",
+            "[::1]",
+            "evil.example",
+            "evil.example:8080",
+            "localhost:9090",
+            "localhost.evil.example:8080",
+            "",
+        ] {
             check(&[("host", host), token], refused);
         }
         check(&[token], refused);
         check(&[("host", "localhost:8080"), ("host", "evil.example"), token], refused);
         let refused = Err(AccessDenied::Origin);
         let local = ("host", "localhost:8080");
-        for origin in ["http://evil.example", "https://localhost:8080", "http://localhost:3000", "null", ""] {
+        for origin in [
+            "http://localhost",
+            "http://evil.example",
+            "https://localhost:8080",
+            "http://localhost:3000",
+            "null",
+            "",
+        ] {
             check(&[local, ("origin", origin), token], refused);
         }
     }

@@ -26,7 +26,9 @@ pub(super) fn read_or_create(path: &Path) -> Result<String, CommandError> {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().read(true).custom_flags((OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).bits()).open(path)
+    // Without `O_NONBLOCK`, opening a FIFO would wait for its writer.
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)
 }
 
 fn read(file: File, path: &Path) -> Result<String, CommandError> {
