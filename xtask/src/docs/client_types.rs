@@ -104,7 +104,7 @@ mod tests {
                 "lines: list[ReadFileOutputLinesItem]",
             ],
         );
-        check(PYTHON_CALLS, &["tool: Literal[\"read_file\"], /, *, path: str) -> ReadFileOutput"]);
+        check(PYTHON_CALLS, &["tool: Literal[\"read_file\"], /, *, path: str) -> _types.ReadFileOutput"]);
         check(
             TYPESCRIPT_TYPES,
             &[

@@ -25,9 +25,10 @@ from . import _types
 ";
 
 /// Words that cannot be names in Python.
-const KEYWORDS: [&str; 14] = [
-    "and", "as", "assert", "async", "await", "class", "def", "from", "global", "import", "in", "is",
-    "lambda", "or",
+const KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
+    "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
+    "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
 /// Generates `_types.py`.
