@@ -150,10 +150,17 @@ impl CommandContext {
 
     /// Returns true if a daemon answers. A process that holds the state lock and does not answer is an error.
     fn has_daemon(&self) -> Result<bool, CommandError> {
-        match self.runtime()?.block_on(self.connect(DaemonSocket::Agent)) {
-            Ok(_) => Ok(true),
-            Err(ClientError::Unreachable { .. }) if !self.is_state_locked() => Ok(false),
-            Err(error) => Err(self.client_error(&error)),
+        let (runtime, deadline) = (self.runtime()?, Instant::now() + HOLDER_TIMEOUT);
+        loop {
+            match runtime.block_on(self.connect_once(DaemonSocket::Agent)) {
+                Ok(_) => return Ok(true),
+                // The lock is checked once for each attempt: between two checks another command may take it.
+                Err(ClientError::Unreachable { .. }) if !self.is_state_locked() => return Ok(false),
+                Err(ClientError::Unreachable { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                Err(error) => return Err(self.client_error(&error)),
+            }
         }
     }
 
