@@ -299,7 +299,7 @@ fn report_unwritten<T>(written: Result<T, LedgerError>) {
     }
 }
 
-/// Returns the current wall-clock time, for the first and last timestamp of a group.
+/// Returns the current system time, for the first and last timestamp of a group.
 fn wall_clock() -> Timestamp {
     Timestamp::now()
 }

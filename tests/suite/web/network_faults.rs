@@ -24,7 +24,11 @@ enum Fault {
 impl Fault {
     fn happen(self, stream: &mut TcpStream) {
         match self {
-            Fault::Silent => std::thread::sleep(Duration::from_secs(20)),
+            // Silent until the client gives up and closes the connection.
+            Fault::Silent => {
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+                let _ = std::io::copy(stream, &mut std::io::sink());
+            }
             // Closing a socket that lingers for no time resets the connection.
             Fault::Reset => {
                 let at_once = nix::libc::linger { l_onoff: 1, l_linger: 0 };
