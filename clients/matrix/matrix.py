@@ -308,20 +308,29 @@ def check_approval(driver: Driver, daemon: Daemon) -> str:
     def decide() -> None:
         with Control(home=daemon.home) as control:
             while not stopped.wait(0.1):
-                for waiting in control.approvals():
-                    control.approve(waiting["id"])
+                waiting = control.approvals()
+                # A person needs a moment. A client that does not wait has its answer by then.
+                if waiting and not stopped.wait(1):
+                    for request in waiting:
+                        control.approve(request["id"])
 
     deciding = threading.Thread(target=decide)
     deciding.start()
     try:
-        reply = driver.call("write_file", {"path": str(daemon.workspace / "approved.txt"), "content": "one\n"})
+        arguments = {"path": str(daemon.workspace / "approved.txt"), "content": "one\n"}
+        reply, outcome = driver.call("write_file", arguments), "ok"
+        deadline = time.monotonic() + 20
+        while "call again with the same arguments" in reply["text"] and time.monotonic() < deadline:
+            outcome = "when repeated"
+            time.sleep(0.5)
+            reply = driver.call("write_file", arguments)
         expect(not reply["is_error"], reply)
         expect((daemon.workspace / "approved.txt").exists(), "the file was not written")
     finally:
         stopped.set()
         deciding.join()
         daemon.control.request("control/mode.set", {"mode": "NORMAL", "reason": "matrix"})
-    return "ok"
+    return outcome
 
 
 def check_progress(driver: Driver, daemon: Daemon) -> str:

@@ -50,8 +50,13 @@ impl Bridge {
 
     /// Completes the MCP handshake.
     pub fn handshake(&mut self) {
+        self.handshake_as("host");
+    }
+
+    /// Completes the MCP handshake with this client name.
+    pub fn handshake_as(&mut self, client: &str) {
         let params =
-            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host"}});
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": client}});
         let answer = self.request("initialize", &params);
         assert_eq!(answer["result"]["protocolVersion"], "2025-11-25", "{answer}");
         self.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);

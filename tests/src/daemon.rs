@@ -71,6 +71,15 @@ impl Daemon {
         Ok(Daemon::spawn_command(home, command, &["--allow-root"], &[]))
     }
 
+    /// Starts a daemon in this home that may open this many files, as a shell with `ulimit -n` does.
+    pub fn start_with_descriptor_limit(home: Home, limit: u32) -> Daemon {
+        let program = sinew();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh", &limit.to_string()]);
+        command.arg(program.get_program()).env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
+        Daemon::spawn_command(home, command, &[], &[])
+    }
+
     fn spawn(home: Home, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
         Daemon::spawn_command(home, sinew(), words, variables)
     }

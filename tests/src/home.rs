@@ -264,3 +264,8 @@ fn enter_private_mount_namespace() {
     let (none, private) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
     mount(none, "/", none, private, none).expect("private mounts");
 }
+
+/// Returns true if a record holds an entry of a kind. A `call` holds a decision and an outcome.
+pub fn holds(record: &Value, kind: &str) -> bool {
+    record["kind"] == kind || (record["kind"] == "call" && ["decision", "outcome"].contains(&kind))
+}

@@ -27,7 +27,7 @@ pub use bridge::Bridge;
 pub use campaign::{Campaign, Random};
 pub use client::Client;
 pub use daemon::Daemon;
-pub use home::{Home, SinewRun};
+pub use home::{Home, SinewRun, holds};
 pub use left_out::left_out;
 #[cfg(target_os = "linux")]
 pub use openat2::take_openat2_away;

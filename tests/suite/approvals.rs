@@ -102,7 +102,7 @@ fn detail(result: &Value) -> &str {
 fn completed_calls(home: &Home, tool: &str) -> usize {
     let records = home.complete_records();
     let ran = |record: &&Value| {
-        record["kind"] == "outcome" && record["tool"] == tool && record["outcome"] == "done"
+        tests::holds(record, "outcome") && record["tool"] == tool && record["outcome"] == "done"
     };
     records.iter().filter(ran).count()
 }

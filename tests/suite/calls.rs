@@ -23,7 +23,7 @@ fn file_is_read_listed_and_written() {
 
     let read = agent.execute("read_file", &json!({"path": "a.txt"}));
     assert_eq!((&read["success"], &read["output"]["content"]), (&json!(true), &json!("hello\n")), "{read}");
-    assert_eq!(kinds(daemon.home(), &read["metadata"]["call_id"]), ["decision", "outcome"]);
+    assert_eq!(kinds(daemon.home(), &read["metadata"]["call_id"]), ["call"]);
 
     let written = agent.execute("write_file", &json!({"path": "b.txt", "content": "new"}));
     assert_eq!(written["success"], true, "{written}");
@@ -251,7 +251,7 @@ fn failed_call_reports_fault_and_retryability() {
     let result = daemon.agent().execute("read_file", &json!({"path": "missing"}));
     let failure = &result["metadata"]["failure"];
     assert_eq!((&failure["fault"], &failure["retryable"]), (&json!("caller"), &json!(false)), "{result}");
-    assert_eq!(kinds(daemon.home(), &result["metadata"]["call_id"]), ["decision", "outcome"]);
+    assert_eq!(kinds(daemon.home(), &result["metadata"]["call_id"]), ["call"]);
 }
 
 #[test]

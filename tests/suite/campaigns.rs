@@ -18,7 +18,7 @@ use tests::Home;
 
 /// Returns the paths of all recorded decisions.
 fn judged_paths(records: &[Value]) -> HashSet<PathBuf> {
-    let decisions = records.iter().filter(|record| record["kind"] == "decision");
+    let decisions = records.iter().filter(|record| tests::holds(record, "decision"));
     let paths = decisions.flat_map(|record| record["facts"]["paths"].as_array().into_iter().flatten());
     paths.filter_map(|path| path["canonical"].as_str().map(PathBuf::from)).collect()
 }

@@ -44,9 +44,7 @@ fn write_project_policy(home: &Home, text: &str) {
 /// The first recipe of the page, followed as a new user would.
 #[test]
 fn one_short_file_guards_a_project() {
-    let page = page("docs/policy.md");
-    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.starts_with("# .sinew/policy.yaml"));
-    let recipe = recipe.expect("the page shows a project policy");
+    let recipe = project_recipe();
     assert!(recipe.lines().count() <= 20, "{recipe}");
     let home = Home::new();
     home.run(&["workspace", "add", &home.workspace().display().to_string()]).must_exit(0);
@@ -83,6 +81,69 @@ fn one_short_file_guards_a_project() {
     assert!(!home.workspace().join("outside.txt").exists(), "a program wrote outside of src/");
     call(&["run_command", "command:=[\"touch\",\"src/inside.txt\"]"]);
     assert!(home.workspace().join("src/inside.txt").exists(), "a program may write in src/");
+}
+
+/// Returns the project policy that the page shows first.
+pub(crate) fn project_recipe() -> String {
+    let page = page("docs/policy.md");
+    let recipe = blocks(&page, "yaml").into_iter().find(|block| block.starts_with("# .sinew/policy.yaml"));
+    recipe.expect("the page shows a project policy").to_owned()
+}
+
+/// Tests of a project that write into the project, and what became of their attempts.
+const WRITING_TESTS: &str = "\
+import pathlib, unittest
+class Writes(unittest.TestCase):
+    def test_inside(self):
+        pathlib.Path('src/inside.txt').write_text('x')
+    def test_outside(self):
+        for name in ['outside.txt', 'tests/outside.txt', '.sinew/policy.yaml', 'src/../outside.txt']:
+            with self.assertRaises(OSError, msg=name):
+                pathlib.Path(name).write_text('x')
+";
+
+/// A real test run under the recipe: it can write below src/ and nowhere else in the project, wherever it is started.
+#[test]
+fn test_run_writes_only_below_src() {
+    let recipe = project_recipe();
+    let home = Home::new();
+    home.run(&["workspace", "add", &home.workspace().display().to_string()]).must_exit(0);
+    let other = home.user_home().canonicalize().unwrap().join("other");
+    std::fs::create_dir(&other).unwrap();
+    home.run(&["workspace", "add", other.to_str().unwrap()]).must_exit(0);
+    home.run(&[
+        "config",
+        "set",
+        "tools.run_command.allowed_commands",
+        "{add: [pytest, ruff, python3, touch]}",
+    ])
+    .must_exit(0);
+    write_project_policy(&home, &recipe.replace("[pytest, ruff]", "[pytest, ruff, python3]"));
+    for folder in ["src", "tests"] {
+        std::fs::create_dir(home.workspace().join(folder)).unwrap();
+    }
+    home.file("tests/test_writes.py", WRITING_TESTS);
+    let policy = std::fs::read_to_string(home.workspace().join(".sinew/policy.yaml")).unwrap();
+    let command = r#"command:=["python3","-B","-m","unittest","discover","-v","tests"]"#;
+    let run = home.run(&["call", "run_command", command]);
+    let said = run.stdout();
+    assert!(run.output.status.success() && said.contains("Ran 2 tests") && said.contains("OK"), "{run}");
+    assert!(home.workspace().join("src/inside.txt").exists());
+    for name in ["outside.txt", "tests/outside.txt"] {
+        assert!(!home.workspace().join(name).exists(), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(home.workspace().join(".sinew/policy.yaml")).unwrap(), policy);
+    // A program that the project does not list, started elsewhere: it is refused if it names the project, and
+    // finds the project read-only if it does not.
+    let inside = home.workspace().canonicalize().unwrap().join("src/touched.txt");
+    let named = format!("command:=[\"touch\",\"{}\"]", inside.display());
+    home.run_in(&other, &["call", "run_command", &named]).must_exit(3);
+    std::os::unix::fs::symlink(inside.parent().unwrap(), other.join("link")).unwrap();
+    home.run_in(&other, &["call", "run_command", "command:=[\"touch\",\"link/touched.txt\"]"]);
+    assert!(!inside.exists(), "a program wrote to the project");
+    let cwd = format!("cwd={}", other.display());
+    home.run_in(&other, &["call", "run_command", "command:=[\"touch\",\"own.txt\"]", &cwd]).must_exit(0);
+    assert!(other.join("own.txt").exists(), "its own folder stays writable");
 }
 
 #[test]

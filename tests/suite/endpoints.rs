@@ -56,6 +56,9 @@ fn last_records(home: &Home) -> Vec<Value> {
             facts.remove("counts"); // counts of earlier calls do not belong to this call
             facts.remove("stages");
         }
+        if let Some(run) = record.get_mut("run").and_then(Value::as_object_mut) {
+            run.remove("stages");
+        }
     }
     records
 }

@@ -92,7 +92,7 @@ fn refusals_of_several_clients_still_raise_the_alarm() {
     let daemon = Daemon::start();
     let mut clients: Vec<Bridge> = (0..3).map(|_| Bridge::start(daemon.home(), &[])).collect();
     clients.iter_mut().for_each(Bridge::handshake);
-    for number in 0..6 {
+    for number in 0..10 {
         execute(&mut clients[number % 3], "write_file", &forbidden(daemon.home(), number));
     }
     wait_until("the alarm", || mode(&daemon) == "ALERT");
@@ -210,7 +210,10 @@ fn read_does_not_wait_for_long_runs_of_others() {
         };
         (of("running"), of("queued"))
     };
-    wait_until("56 of 64 slots are taken, and the rest waits", || states().0 == 56 && states().1 > 100);
+    // 56 slots are for long calls, and the last of them only for a caller with fewer than three.
+    wait_until("the slots for long calls are taken, and the rest waits", || {
+        states().0 >= 55 && states().1 > 100
+    });
     let mut reader = daemon.agent();
     let mut waits = Vec::new();
     for _ in 0..20 {
@@ -218,11 +221,62 @@ fn read_does_not_wait_for_long_runs_of_others() {
         assert_eq!(read["success"], true, "{read}");
         let id = read["metadata"]["call_id"].clone();
         let records = daemon.home().complete_records();
-        let outcome = records.iter().rfind(|record| record["kind"] == "outcome" && record["call_id"] == id);
-        let stages = outcome.expect("a record")["facts"]["stages"].as_array().expect("stages").clone();
+        let outcome =
+            records.iter().rfind(|record| tests::holds(record, "outcome") && record["call_id"] == id);
+        let stages = outcome.expect("a record")["run"]["stages"].as_array().expect("stages").clone();
         let reserve = stages.iter().find(|stage| stage["stage"] == "reserve").expect("a stage");
         waits.push(reserve["duration_us"].as_u64().expect("a time"));
     }
-    assert_eq!(states().0, 56, "the runs are still there");
+    assert!(states().0 >= 55, "the runs are still there");
     assert!(waits.iter().all(|wait| *wait < 200_000), "microseconds: {waits:?}");
+}
+
+#[test]
+fn sessions_do_not_multiply_a_rate_limit() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let tools = "tools:\n  read_file:\n    allowed_in_modes: [NORMAL]\n    rate_limit_per_hour: 5\n";
+    home.configure("governance/tools.yaml", tools);
+    let daemon = Daemon::start_in(home);
+    let mut agent = daemon.agent();
+    let read = json!({"path": "a.txt"});
+    let mut done = 0;
+    for _ in 0..4 {
+        let terms = json!({"allowlist": ["read_file"], "hop_budget": 9});
+        let opened = agent.request("sinew/session.open", &terms)["result"].clone();
+        let mut worker = Client::connect(opened["socket"].as_str().expect("a socket").as_ref());
+        done += (0..4).filter(|_| worker.execute("read_file", &read)["success"] == true).count();
+    }
+    assert_eq!(done, 5, "four sessions and their opener are one caller");
+    let refused = agent.execute("read_file", &read);
+    assert_eq!(refusal(&refused)["detail"], "tool_per_hour", "{refused}");
+}
+
+#[test]
+fn host_session_id_in_a_message_is_not_an_identity() {
+    let daemon = Daemon::start();
+    let judged = |session: &str, number: usize| {
+        let input = json!({"file_path": daemon.home().user_home().join(".ssh").join(number.to_string()), "content": "x"});
+        json!({"host": "claude-code", "tool_name": "Write", "tool_input": input, "session_id": session,
+            "cwd": daemon.home().workspace()})
+    };
+    let mut hostile = daemon.agent();
+    for number in 0..21 {
+        let verdict = hostile.request("sinew/judge_host", &judged("victim", number))["result"].clone();
+        assert_eq!(verdict["verdict"], "deny", "{verdict}");
+    }
+    let is_suspended = |verdict: &Value| verdict["refusal"]["detail"] == "caller_suspended";
+    wait_until("the suspension", || {
+        is_suspended(&hostile.request("sinew/judge_host", &judged("victim", 99))["result"])
+    });
+    let other_id = hostile.request("sinew/judge_host", &judged("another", 98))["result"].clone();
+    assert!(is_suspended(&other_id), "another id is no way out: {other_id}");
+    let suspended =
+        daemon.home().run(&["callers", "list", "--json"]).must_exit(0).json()["suspended"].clone();
+    let ids: Vec<&str> =
+        suspended.as_array().expect("a list").iter().filter_map(|one| one["id"].as_str()).collect();
+    assert!(
+        ids.len() == 1 && ids[0].starts_with("process:"),
+        "a process, and not the session it named: {ids:?}"
+    );
 }

@@ -1,6 +1,8 @@
 //! The hook as a host runs it: a process with JSON input, one JSON object as output, and an exit code.
 
+mod hosts;
 mod input;
+mod reading_lines;
 mod settings;
 
 use std::io::Write;
@@ -48,7 +50,13 @@ impl HookOutput {
 
 /// Runs a hook with this input. Standard output must be exactly one JSON object in every case.
 fn run(home: &Home, words: &[&str], stdin: &[u8]) -> HookOutput {
+    run_with(home, words, stdin, &[])
+}
+
+/// Like `run`, with further variables of the host.
+fn run_with(home: &Home, words: &[&str], stdin: &[u8], variables: &[(&str, String)]) -> HookOutput {
     let mut command = sinew();
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     command
         .arg("hook")
         .args(words)
@@ -145,7 +153,7 @@ fn cases(home: &Home) -> Vec<(&'static str, Value, &'static str, &'static str)> 
         ("Grep", json!({"pattern": "x", "glob": "*.{rs,md}"}), "allow", "Sinew permits `"),
         ("Grep", json!({"pattern": "x", "path": inside("src")}), "allow", "Sinew permits `"),
         ("Grep", json!({"pattern": "x", "path": "../.."}), "deny", "contains `..`"),
-        ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval"),
+        ("Bash", json!({"command": "cargo test"}), "ask", "bash.requires_approval (hosts/claude-code.yaml:"),
         ("Bash", json!({}), "deny", "command"),
         ("WebFetch", json!({"url": "https://example.org/", "prompt": "x"}), "allow", "Sinew permits `"),
         ("WebFetch", json!({"url": "http://127.0.0.1:8080/", "prompt": "x"}), "deny", "127.0.0.1"),
@@ -238,6 +246,22 @@ fn decision_and_record_are_the_same_without_a_daemon() {
     assert_eq!(both, [recorded.clone(), recorded].concat());
 }
 
+/// A change that loosens the policy waits for the operator, also if no daemon runs.
+#[test]
+fn loosening_waits_for_the_operator_without_a_daemon() {
+    let home = Home::initialised();
+    home.file("a.txt", "x");
+    let rule = "  read_file:\n    forbidden_paths: [\"**/a.txt\"]\n";
+    home.configure_layer("governance/tools.yaml", &format!("tools:\n{rule}"));
+    let home = Daemon::start_in(home).stop();
+    let file = json!({"file_path": home.workspace().join("a.txt")});
+    home.configure_layer("governance/tools.yaml", "tools: {}\n");
+    assert_eq!(run_pre_tool_use(&home, "Read", &file).decision(), "deny");
+    let daemon = Daemon::start_in(home);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert_eq!(run_pre_tool_use(&daemon.stop(), "Read", &file).decision(), "allow");
+}
+
 #[test]
 fn mode_applies_to_host_tools() {
     let daemon = Daemon::start();
@@ -248,7 +272,7 @@ fn mode_applies_to_host_tools() {
         let calls = [
             ("Read", file.clone()),
             ("Write", file.clone()),
-            ("Bash", json!({"command": "ls"})),
+            ("Bash", json!({"command": "make"})),
             ("WebFetch", json!({"url": "https://example.org/"})),
             ("mcp__a__b", json!({})),
         ];

@@ -140,7 +140,8 @@ fn duplicate_key_refuses_the_whole_message() {
         let response = client.exchange(&line);
         assert_eq!(response["error"]["data"]["code"], "duplicate_key", "{params}: {response}");
     }
-    let ran = daemon.home().records().into_iter().skip(before).any(|record| record["kind"] == "decision");
+    let ran =
+        daemon.home().records().into_iter().skip(before).any(|record| tests::holds(&record, "decision"));
     assert!(!ran, "nothing was decided");
     assert_still_serving(&daemon);
 }
@@ -233,7 +234,7 @@ fn incomplete_line_is_no_request() {
     drop(client);
     assert_still_serving(&daemon);
     assert!(!daemon.home().workspace().join("half.txt").exists(), "a line without its end was executed");
-    assert_eq!(daemon.home().records().len(), before + 2, "only the good call is on record");
+    assert_eq!(daemon.home().records().len(), before + 1, "only the good call is on record");
 }
 
 #[test]

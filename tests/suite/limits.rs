@@ -99,7 +99,7 @@ fn concurrent_calls_get_exactly_the_limit() {
         crowds.into_iter().map(|crowd| crowd.join().expect("a crowd")).sum()
     });
     assert_eq!(done, 10, "of 2,000");
-    let ran = |record: &Value| record["kind"] == "outcome" && record["outcome"] == "done";
+    let ran = |record: &Value| tests::holds(record, "outcome") && record["outcome"] == "done";
     assert_eq!(daemon.stop().records().iter().filter(|record| ran(record)).count(), 10, "on record");
 }
 
@@ -166,6 +166,29 @@ fn daemon_raises_its_descriptor_limit() {
     let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [soft, hard] = numbers.as_slice() else { panic!("{line}") };
     assert_eq!(*soft, (*hard).min(65_536), "{line}");
+}
+
+#[test]
+fn setting_cut_by_the_descriptor_limit_is_reported() {
+    let daemon = Daemon::start_with_descriptor_limit(Home::initialised(), 80);
+    let home = daemon.home();
+    // Half of the descriptors, without those of the control socket.
+    let limits = home.run(&["status", "--json"]).json()["limits"].clone();
+    assert_eq!((&limits["max_connections"], &limits["unreduced_max_connections"]), (&json!(24), &json!(256)));
+    let line = "limits.max_connections is 256, but only 24 connections are accepted";
+    for command in ["status", "doctor"] {
+        let shown = home.run(&[command]).stdout();
+        // The table may break the line.
+        let words: Vec<&str> = shown.split_whitespace().filter(|word| *word != "│").collect();
+        let shown = words.join(" ");
+        assert!(shown.contains(line) && shown.contains("`ulimit -Hn`"), "{command}: {shown}");
+    }
+    let held: Vec<_> = (0..24).map(|_| daemon.agent()).collect();
+    let busy = daemon.agent().receive().expect("an answer");
+    assert_eq!(busy["error"]["data"]["max_connections"], 24, "{busy}");
+    drop(held);
+    let usual = Daemon::start();
+    assert!(usual.home().run(&["status", "--json"]).json()["limits"]["unreduced_max_connections"].is_null());
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //! of requests, one that never reads its responses. Every client that reads is answered, and no client waits
 //! for another.
 
+mod closed_loop;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -31,6 +31,7 @@ mod long_life;
 mod manifests;
 mod mcp;
 mod modes;
+mod old_states;
 #[cfg(target_os = "linux")]
 mod openat2;
 mod policy;

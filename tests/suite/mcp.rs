@@ -7,6 +7,8 @@ mod model_text;
 mod output_schemas;
 mod sdk;
 mod stateless;
+mod tasks;
+mod wire_schemas;
 
 use std::path::Path;
 
@@ -93,7 +95,7 @@ fn call_returns_text_and_structured_content() {
     assert!(result["content"][0]["text"].as_str().unwrap().contains("hello"));
     assert_ne!(result["isError"], true);
     let records = daemon.home().records();
-    let decision = records.iter().rfind(|record| record["kind"] == "decision").unwrap();
+    let decision = records.iter().rfind(|record| tests::holds(record, "decision")).unwrap();
     assert!(decision.to_string().contains("4bf92f3577b34da6a3ce929d0e0e4736"), "{decision}");
     assert!(decision.to_string().contains("suite"), "the client's name is on record: {decision}");
 }

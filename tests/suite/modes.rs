@@ -45,7 +45,9 @@ fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
         agent.execute("write_file", &forbidden("authorized_keys"));
     }
     for (number, name) in
-        ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts", "rc"].into_iter().enumerate()
+        ["authorized_keys", "config", "id_rsa", "id_rsa.pub", "known_hosts", "rc", "a", "b", "c", "d"]
+            .into_iter()
+            .enumerate()
     {
         assert_eq!(daemon.agent().request("sinew/status", &json!({}))["result"]["mode"], "NORMAL", "{name}");
         let refused = match number % 2 {
@@ -58,7 +60,7 @@ fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     wait_for(&mut control, "ALERT");
     let status = daemon.home().run(&["status"]).must_exit(0).stdout();
     for part in
-        ["since 20", "refused_high_risk_calls 6 > 5 in 60 s", "run `sinew mode set NORMAL` to leave it"]
+        ["since 20", "refused_high_risk_calls 10 > 9 in 60 s", "run `sinew mode set NORMAL` to leave it"]
     {
         assert!(status.contains(part), "{part}: {status}");
     }
@@ -90,13 +92,13 @@ fn refused_calls_raise_the_alarm_and_the_operator_ends_it() {
     let counted = sensors.iter().find(|reading| reading["metric"] == "refused_high_risk_calls").unwrap();
     assert_eq!(
         (&counted["value"], &counted["limit"]),
-        (&json!(6.0), &json!(5.0)),
+        (&json!(10.0), &json!(9.0)),
         "past the value, not at it"
     );
     assert_eq!((&calm["to"], &calm["data"]["human"]), (&json!("NORMAL"), &json!(true)), "{calm}");
     let shown = home.run(&["mode", "history"]).must_exit(0).stdout();
     assert!(
-        shown.contains("NORMAL → ALERT") && shown.contains("refused_high_risk_calls 6 > 5 in 60 s"),
+        shown.contains("NORMAL → ALERT") && shown.contains("refused_high_risk_calls 10 > 9 in 60 s"),
         "{shown}"
     );
     let log = home.run(&["logs", "--json"]).must_exit(0).stdout();
@@ -122,7 +124,7 @@ fn malformed_urls_do_not_change_the_mode() {
     // The alarm for other calls shows what was counted by then.
     let mut other = Bridge::start(daemon.home(), &[]);
     other.handshake();
-    for names in [["a", "b"], ["c", "d"], ["e", "f"]] {
+    for names in [["a", "b"], ["c", "d"], ["e", "f"], ["g", "h"], ["i", "j"]] {
         let [own, others] = names
             .map(|name| json!({"path": daemon.home().user_home().join(".ssh").join(name), "content": "x"}));
         agent.execute("write_file", &own);
@@ -132,7 +134,7 @@ fn malformed_urls_do_not_change_the_mode() {
     let [alarm] = history(daemon.home()).try_into().expect("one change");
     let sensors = alarm["data"]["sensors"].as_array().expect("measured values");
     let counted = sensors.iter().find(|reading| reading["metric"] == "policy_violations").unwrap();
-    assert_eq!(counted["value"], 6.0, "{alarm}");
+    assert_eq!(counted["value"], 10.0, "{alarm}");
 }
 
 #[test]

@@ -3,13 +3,16 @@
 mod allow;
 mod between;
 mod reach;
+mod record;
 mod replay;
+mod suggest;
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, wait_for};
 
 fn governance(home: &Home, name: &str) -> PathBuf {
     home.root().join("config/governance").join(name)
@@ -25,6 +28,20 @@ fn candidate(home: &Home, part: &str, by: &str) -> String {
         fs::write(folder.join(name), text.replace(part, by)).unwrap();
     }
     folder.canonicalize().unwrap().display().to_string()
+}
+
+/// Makes a call that writes a file and decides it on the control socket.
+fn decide(daemon: &Daemon, name: &str, answer: &str) {
+    let (mut agent, arguments) = (daemon.agent(), json!({"path": name, "content": "x"}));
+    let call = thread::spawn(move || agent.execute("write_file", &arguments));
+    let mut control = daemon.control();
+    let open = wait_for("the question", || {
+        let reply = control.request("control/approvals.list", &json!({}));
+        reply["result"]["approvals"].as_array()?.first().cloned()
+    });
+    let reply = control.request("control/approvals.decide", &json!({"id": open["id"], "answer": answer}));
+    assert!(reply.get("error").is_none(), "{reply}");
+    call.join().unwrap();
 }
 
 #[test]
@@ -124,11 +141,10 @@ fn policy_that_breaks_its_own_example_stops_the_daemon() {
     for words in [&["check"][..], &["call", "read_file", "path=x"]] {
         let run = home.run(words);
         assert_eq!(run.output.status.code(), Some(7), "{run}");
-        let reported_text = format!("{}{}", run.stdout(), run.stderr());
+        let run_output = format!("{}{}", run.stdout(), run.stderr());
         assert!(
-            reported_text.contains("expects allow; the rules say deny")
-                && reported_text.contains("tools.yaml:5:9"),
-            "{reported_text}"
+            run_output.contains("expects allow; the rules say deny") && run_output.contains("tools.yaml:5:9"),
+            "{run_output}"
         );
     }
 }

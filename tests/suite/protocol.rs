@@ -229,6 +229,10 @@ fn listen_example(examples: &mut Examples, client: &mut Client, meta: &Value) {
 
 fn approval_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
     let mut control = daemon.control();
+    let recorded = json!({"workspace": daemon.home().workspace().canonicalize().unwrap(), "seconds": 600});
+    let preview = examples.run(&mut control, "control/recording.start", &recorded);
+    assert!(preview["candidate"].is_string(), "{preview}");
+    examples.run(&mut control, "control/recording.stop", &json!({}));
     examples.run(&mut control, "control/mode.get", &json!({}));
     let alert = json!({"mode": "ALERT", "reason": "unusual calls tonight"});
     examples.run(&mut control, "control/mode.set", &alert);
@@ -256,7 +260,46 @@ fn approval_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
     let calls = examples.run(&mut control, "control/calls.list", &json!({}));
     let call = calls["calls"][0]["call_id"].clone();
     examples.run(&mut control, "control/calls.cancel", &json!({"call_id": call}));
+    task_examples(examples, daemon, note);
     control.request("control/mode.set", &json!({"mode": "NORMAL", "reason": "all is well"}));
+}
+
+/// Tasks of both revisions: a call that waits for the operator, and one that has ended.
+fn task_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
+    let mut client = daemon.agent();
+    let write =
+        json!({"name": "write_file", "arguments": {"path": note, "content": "later\n"}, "_meta": meta});
+    let task = client.request("tools/call", &write)["result"]["taskId"].clone();
+    assert!(task.is_string(), "a waiting call is a task");
+    examples.run(&mut client, "tasks/get", &json!({"taskId": task, "_meta": meta}));
+    let answer = json!({"taskId": task, "inputResponses": {}, "_meta": meta});
+    examples.run(&mut client, "tasks/update", &answer);
+    examples.run(&mut client, "tasks/cancel", &json!({"taskId": task, "_meta": meta}));
+
+    let mut client = daemon.agent();
+    let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": {"name": "my-agent", "version": "1.0.0"}});
+    client.request("initialize", &hello);
+    let read = json!({"name": "read_file", "arguments": {"path": note}, "task": {"ttl": 60_000}});
+    let created = request_past_notifications(&mut client, "tools/call", &read);
+    let result = json!({"taskId": created["task"]["taskId"]});
+    for (method, params) in [("tasks/result", result), ("tasks/list", json!({}))] {
+        let answered = request_past_notifications(&mut client, method, &params);
+        examples.collect(method, &params, &answered);
+    }
+}
+
+/// Returns the result of a request. Notifications of a task may arrive before it.
+fn request_past_notifications(client: &mut Client, method: &str, params: &Value) -> Value {
+    let mut message = client
+        .exchange(&json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params}).to_string());
+    while message["id"] != method {
+        message = client.receive().expect("a response");
+    }
+    assert!(message["result"].is_object(), "{method}: {message}");
+    message["result"].clone()
 }
 
 fn control_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
@@ -275,7 +318,7 @@ fn control_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
     let events = json!({"events": ["tool_call_blocked", "mode_transition"]});
     examples.run(&mut daemon.control(), "control/events", &events);
     let mut opener = daemon.agent();
-    for name in 0..6 {
+    for name in 0..10 {
         let path = daemon.home().user_home().join(".ssh").join(name.to_string());
         opener.execute("write_file", &json!({"path": path, "content": "x"}));
     }

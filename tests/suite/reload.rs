@@ -168,6 +168,65 @@ fn workspaces_appear_when_accepted_and_go_at_once() {
     wait_until("it is gone", || !may_read());
 }
 
+/// A tightening holds although a loosening of the same change waits, and the command says which is which.
+#[test]
+fn tightening_holds_while_a_loosening_waits() {
+    let daemon = Daemon::start_in(home(OPEN));
+    let writes = || {
+        let arguments = json!({"path": "new.txt", "content": "x"});
+        daemon.agent().execute("write_file", &arguments)["success"] == true
+    };
+    let sized = |tools: &str, most: u32| format!("{tools}  write_file: {{max_file_size_mb: {most}}}\n");
+    daemon.home().configure("governance/tools.yaml", &sized(OPEN, 0));
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(reads(&daemon) && !writes());
+    daemon.home().configure("governance/tools.yaml", &sized(SHUT, 1));
+    let shown = daemon.home().run(&["reload"]).must_exit(4).stdout();
+    let (in_effect, waits) = shown.split_once("waits for you").expect("two parts");
+    assert!(in_effect.contains("in effect now:") && in_effect.contains("forbidden path added"), "{shown}");
+    assert!(waits.contains("largest file: 0 becomes 1048576"), "{shown}");
+    assert!(!reads(&daemon), "what tightens holds");
+    assert!(!writes(), "what loosens waits");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(!reads(&daemon) && writes());
+}
+
+/// `workspace remove` holds when the command has ended: with a change that waits, and for a project with a policy.
+/// If the daemon cannot read the files, the command says so.
+#[test]
+fn removed_workspace_is_closed_when_the_command_ends() {
+    let daemon = Daemon::start_in(home(OPEN));
+    let other = daemon.home().user_home().canonicalize().unwrap().join("other");
+    std::fs::create_dir_all(other.join(".sinew")).unwrap();
+    std::fs::write(other.join("b.txt"), "x").unwrap();
+    std::fs::write(other.join(".sinew/policy.yaml"), "tools: {write_file: {allowed_paths: []}}\n").unwrap();
+    let (name, file) = (other.to_str().unwrap(), json!({"path": other.join("b.txt")}));
+    let may_read = || daemon.agent().execute("read_file", &file)["success"] == true;
+    let add = || {
+        daemon.home().run(&["workspace", "add", name]).must_exit(0);
+        daemon.home().run(&["reload", "--accept"]).must_exit(0);
+        assert!(may_read());
+    };
+    add();
+    daemon.home().run(&["workspace", "remove", name]).must_exit(0);
+    assert!(!may_read(), "nothing waits");
+    daemon.home().run(&["reload"]).must_exit(0);
+    add();
+    daemon.home().configure("governance/tools.yaml", "tools: {read_file: {max_file_size_mb: 900}}\n");
+    daemon.home().run(&["reload"]).must_exit(4);
+    daemon.home().run(&["workspace", "remove", name]).must_exit(0);
+    assert!(!may_read(), "another change waits");
+    daemon.home().configure("governance/tools.yaml", OPEN);
+    add();
+    daemon.home().configure("governance/tools.yaml", "tools: {read_file: {nonsense: 1}}\n");
+    let failed = daemon.home().run(&["workspace", "remove", name]).must_exit(7);
+    assert!(failed.stderr().contains("still lets callers work there"), "{failed}");
+    assert!(may_read(), "the command said so");
+    daemon.home().configure("governance/tools.yaml", OPEN);
+    daemon.home().run(&["reload"]).must_exit(0);
+    assert!(!may_read(), "as the command said");
+}
+
 #[test]
 fn automatic_reload_is_a_setting_that_needs_acceptance() {
     let home = home(SHUT);

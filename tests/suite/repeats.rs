@@ -1,7 +1,7 @@
 //! Calls with an idempotency key: a repeated call runs once, on any connection and after a restart.
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home};
+use tests::{Bridge, Client, Daemon, Home};
 
 /// Home whose rules allow any command.
 fn home() -> Home {
@@ -145,4 +145,39 @@ fn edited_call_is_matched_by_its_original_arguments() {
         let refused = execute(&mut agent, &another);
         assert_eq!(refused["metadata"]["refusal"]["detail"], "duplicate_id", "{refused}");
     }
+}
+
+/// A restarted orchestrator is another process with the same name. It fetches the outcome, and the output stays where it
+/// was sent.
+#[test]
+fn restarted_client_gets_the_outcome_under_its_key() {
+    let daemon = Daemon::start_in(home());
+    let start = |name: &str| {
+        let mut bridge = Bridge::start(daemon.home(), &[]);
+        bridge.handshake_as(name);
+        bridge
+    };
+    let call = json!({"tool_name": "run_command", "idempotency_key": "k",
+        "arguments": {"command": ["sh", "-c", "echo ran >> runs.txt; seq 100000"]}});
+    let mut first = start("orchestrator");
+    let done = first.request("sinew/execute", &call)["result"].clone();
+    let spill =
+        json!({"tool_name": "read_output", "arguments": {"id": done["output"]["stdout_spill"]["id"]}});
+    drop(first);
+    let mut restarted = start("orchestrator");
+    let repeat = restarted.request("sinew/execute", &call)["result"].clone();
+    assert_eq!(repeat["metadata"]["repeat"]["of"], done["metadata"]["call_id"], "{repeat}");
+    assert_eq!((&repeat["output"], runs(daemon.home())), (&json!({}), 1), "no output, and no second run");
+    // The id of the stored output is random: only a process that received it can send it.
+    assert_eq!(restarted.request("sinew/execute", &spill)["result"]["success"], true);
+
+    let mut other = start("other");
+    let unknown = other.request("sinew/execute", &spill)["result"].clone();
+    assert_eq!(unknown["metadata"]["failure"]["kind"], "not_found", "{unknown}");
+    let ran = other.request("sinew/execute", &call)["result"].clone();
+    assert_eq!(
+        (&ran["metadata"]["repeat"], runs(daemon.home())),
+        (&json!(null), 2),
+        "a key of its own: {ran}"
+    );
 }

@@ -83,6 +83,30 @@ fn automatic_reload_applies_at_a_start_too() {
     assert!(reads(&Daemon::start_in(home)));
 }
 
+/// A change that waits is not applied by a command that judges without a daemon either, and what it tightens is.
+#[test]
+fn command_without_a_daemon_applies_what_was_accepted() {
+    let home = Daemon::start_in(home(SHUT)).stop();
+    home.file("b.txt", "x");
+    let code = |command: &str, path: &str| {
+        home.run(&[command, "read_file", &format!("path={path}")]).output.status.code()
+    };
+    assert_eq!((code("call", "shut/a.txt"), code("call", "b.txt")), (Some(3), Some(0)));
+    home.configure(
+        "governance/tools.yaml",
+        &format!("{OPEN}  list_directory: {{forbidden_paths: [\"**\"]}}\n"),
+    );
+    for command in ["call", "explain"] {
+        assert_eq!(code(command, "shut/a.txt"), Some(3), "{command}: the operator has not accepted it");
+        assert_eq!(code(command, "b.txt"), Some(0), "{command}");
+    }
+    home.run(&["call", "list_directory", "path=."]).must_exit(3);
+    let daemon = Daemon::start_in(home);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let home = daemon.stop();
+    home.run(&["call", "read_file", "path=shut/a.txt"]).must_exit(0);
+}
+
 #[test]
 fn unknown_accepted_configuration_is_logged() {
     let home = Daemon::start_in(home(SHUT)).stop();
@@ -223,6 +247,7 @@ fn older_state_is_taken_over_and_newer_state_is_refused() {
         let refused = home.run(words);
         let message = refused.stderr() + &refused.stdout();
         assert!(message.contains("a newer version of Sinew wrote this state"), "{words:?}: {refused}");
+        assert!(message.contains("use the version of Sinew that wrote it"), "{words:?}: {refused}");
     }
     assert_eq!(home.complete_records(), files, "nothing was written");
 }

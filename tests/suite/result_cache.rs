@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon, Home};
+use tests::{Bridge, Client, Daemon, Home};
 
 /// Home whose `read_file` has these lines.
 fn home(lines: &str) -> Home {
@@ -61,13 +61,13 @@ fn cached_result_is_recorded_and_ends_with_a_change() {
     let (first_id, second_id) = (&first["metadata"]["call_id"], &second["metadata"]["call_id"]);
     let records = daemon.stop().records();
     let of = |kind: &str| {
-        records.iter().find(|record| record["kind"] == kind && record["call_id"] == *second_id).cloned()
+        records.iter().find(|record| tests::holds(record, kind) && record["call_id"] == *second_id).cloned()
     };
     let decision = of("decision").expect("the decision of the cached call");
     assert!(!decision["rules"].as_array().expect("rules").is_empty(), "{decision}");
     let outcome = of("outcome").expect("its outcome");
     assert_eq!(
-        (&outcome["outcome"], &outcome["facts"]["cached_from"]),
+        (&outcome["outcome"], &outcome["run"]["cached_from"]),
         (&json!("done"), first_id),
         "{outcome}"
     );
@@ -108,6 +108,28 @@ fn callers_share_results_only_if_the_scope_is_all() {
         };
         assert_eq!([call("ada"), call("ada"), call("bob")], [false, true, expect], "{scope}");
     }
+}
+
+#[test]
+fn process_with_a_copied_name_gets_no_cached_result() {
+    let home = home("    cache_seconds: 60\n    cache_scope: caller\n");
+    let file = home.file("a.txt", "first");
+    settle(&file);
+    let daemon = Daemon::start_in(home);
+    let start = || {
+        let mut bridge = Bridge::start(daemon.home(), &[]);
+        bridge.handshake();
+        bridge
+    };
+    let read = |bridge: &mut Bridge| {
+        let params = json!({"tool_name": "read_file", "arguments": {"path": "a.txt"}});
+        cached(&bridge.request("sinew/execute", &params)["result"])
+    };
+    let (mut first, mut copy) = (start(), start());
+    assert_eq!(
+        [read(&mut first), read(&mut first), read(&mut copy), read(&mut copy)],
+        [false, true, false, true]
+    );
 }
 
 #[test]

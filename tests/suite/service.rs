@@ -52,8 +52,11 @@ fn service_is_installed_once_and_removed_completely() {
         run.must_exit(0);
         assert!(reported.contains(&format!("--user {word} ")), "{verb}: {reported}");
     }
+    std::fs::remove_file(unit(&home, "sinew.socket")).unwrap();
     let (removed, reported) = run_managed(&home, 0, &["service", "uninstall"]);
-    removed.must_exit(0);
+    let listed = removed.must_exit(0).stdout();
+    assert!(listed.contains("removed: ") && listed.contains("sinew.service"), "{listed}");
+    assert!(!listed.contains("sinew.socket"), "only what was removed is listed: {listed}");
     assert!(reported.contains("disable --now"), "{reported}");
     assert!(!unit(&home, "sinew.service").exists() && !unit(&home, "sinew.socket").exists());
     assert!(home.root().join("config/sinew.yaml").exists(), "what is the user's stays");
@@ -115,9 +118,9 @@ fn verify_units(home: &Home, units: &str) {
     verify.args(["verify", "--user"]).arg(folder.join("sinew.service")).arg(folder.join("sinew.socket"));
     match verify.env("XDG_RUNTIME_DIR", home.user_home()).output() {
         Ok(output) => {
-            let reported_text = String::from_utf8_lossy(&output.stderr);
-            let ours: Vec<&str> = reported_text.lines().filter(|line| line.contains("sinew.")).collect();
-            assert!(ours.is_empty(), "{reported_text}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let ours: Vec<&str> = stderr.lines().filter(|line| line.contains("sinew.")).collect();
+            assert!(ours.is_empty(), "{stderr}");
         }
         Err(error) => println!("left out: systemd-analyze: {error}"),
     }

@@ -66,8 +66,9 @@ fn invalid_call_can_be_corrected_within_the_budget() {
 
     let records = daemon.home().records();
     let its = |kind: &str| {
-        let of =
-            |record: &&Value| record["kind"] == kind && record["caller"]["session"] == session["session_id"];
+        let of = |record: &&Value| {
+            tests::holds(record, kind) && record["caller"]["session"] == session["session_id"]
+        };
         records.iter().filter(of).count()
     };
     assert_eq!((its("decision"), its("refusal")), (2, 2), "only the valid calls reached the tool");

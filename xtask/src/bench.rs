@@ -7,14 +7,13 @@ mod baseline;
 mod chart;
 mod collector;
 mod conversation;
+mod counts;
 mod daemon;
 mod echo;
 mod growth;
 mod hook;
-mod instructions;
 #[cfg(target_os = "linux")]
 mod kernel;
-mod ledger_share;
 mod life;
 mod page;
 mod peers;
@@ -79,7 +78,7 @@ enum Part {
     Hook,
     Life,
     Growth,
-    Instructions,
+    Counts,
     Stages,
 }
 
@@ -139,7 +138,7 @@ fn measure(root: &Root, binary: &Path, folder: &Path, options: &BenchOptions) ->
             Part::Hook => hook::measure(binary, folder, length, &mut results),
             Part::Life => life::measure(binary, folder, length, &mut results),
             Part::Growth => growth::measure(binary, folder, length, &mut results),
-            Part::Instructions => instructions::count(root, binary, folder, &mut results),
+            Part::Counts => counts::count(root, binary, folder, &mut results),
             Part::Stages if length == Length::Quick => Ok(()),
             Part::Stages => MEASURED.iter().try_for_each(|name| stage(root, name)),
         }?;

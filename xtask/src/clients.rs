@@ -1,6 +1,6 @@
 //! `cargo xtask clients`: installs real MCP clients at pinned versions below `target/clients`, runs each against a
 //! daemon of its own, and prints a table of client and check. A client that cannot be installed is left out and
-//! listed. The checks are in `clients/matrix`.
+//! listed. The checks are in `clients/matrix`, with those of the hooks in real hosts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +43,7 @@ struct Packages {
     packages: &'static [&'static str],
 }
 
-const ALL: [Packages; 13] = [
+const ALL: [Packages; 14] = [
     python("python-sdk-1", &["mcp==1.30.0"]),
     python("python-sdk-2", &["mcp==2.3.0"]),
     python("fastmcp", &["fastmcp==4.1.0"]),
@@ -58,6 +58,8 @@ const ALL: [Packages; 13] = [
     node("inspector", &["@modelcontextprotocol/inspector@2.12.0"]),
     node("claude-code", &["@anthropic-ai/claude-code@2.1.326"]),
     node("codex", &["@openai/codex@0.169.0"]),
+    // Its hook is checked; as an MCP client it is not in the matrix.
+    node("gemini-cli", &["@google/gemini-cli@0.61.0"]),
 ];
 
 const fn python(folder: &'static str, packages: &'static [&'static str]) -> Packages {
@@ -104,9 +106,15 @@ pub(crate) fn command(root: &Root, options: &ClientsOptions) -> Result<()> {
     let mut matrix = root.command("python3", &["clients/matrix/matrix.py", "--sinew"]);
     matrix.arg(&binary).arg("--clients").arg(&folder).arg("--table").arg(&table);
     matrix.args(options.only.iter().flat_map(|name| ["--only", name]));
-    matrix.env("PYTHONDONTWRITEBYTECODE", "1");
-    let mut matrix = user.map_or_else(|| copy_of(&matrix), |user| user.runs(&matrix));
-    let ended = process::watch(&mut matrix, |_| {})?;
+    let mut hooks = root.command("python3", &["clients/matrix/host_hooks.py", "--sinew"]);
+    hooks.arg(&binary).arg("--clients").arg(&folder);
+    hooks.args(options.only.iter().flat_map(|name| ["--only", name]));
+    let mut ended = Ended::Well;
+    for command in [&mut matrix, &mut hooks] {
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut command = user.as_ref().map_or_else(|| copy_of(command), |user| user.runs(command));
+        ended = ended.and(process::watch(&mut command, |_| {})?);
+    }
     if !missing.is_empty() {
         println!("LEFT OUT, because they could not be installed: {}", missing.join(", "));
     }

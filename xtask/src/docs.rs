@@ -76,7 +76,7 @@ pub(crate) fn generate(root: &Root, binary: &Path) -> Result<Pages> {
         }
         pages.insert(format!("{SCHEMAS}{name}.json"), serde_json::to_string_pretty(&schema)? + "\n");
     }
-    pages.insert(CLI.to_owned(), cli_page::page(|words| sinew.says(words))?);
+    pages.insert(CLI.to_owned(), cli_page::page(|arguments| sinew.says(arguments))?);
     let read = |path| {
         std::fs::read_to_string(root.path().join(path)).with_context(|| format!("cannot read `{path}`"))
     };
@@ -102,12 +102,12 @@ impl<'a> Sinew<'a> {
         Ok(Sinew { binary, home })
     }
 
-    fn says(&self, words: &[&str]) -> Result<String> {
+    fn says(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(self.binary);
         // Help shows the values of the variables it reads, so it is generated without `SINEW_HOME`.
-        command.args(words).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
+        command.args(arguments).env_clear().env("PATH", "/usr/bin:/bin").env("HOME", "/nonexistent");
         command.env("NO_COLOR", "1").env("COLUMNS", "100").current_dir(&self.home);
-        if words.first() != Some(&"help") {
+        if arguments.first() != Some(&"help") {
             command.env("SINEW_HOME", &self.home);
         }
         process::capture(&mut command)

@@ -91,7 +91,7 @@ fn run(task: Task) -> Result<()> {
         Task::Docs => docs::command(&root),
         Task::Clients(options) => clients::command(&root, &options),
         Task::Bench(options) => bench::command(&root, &options),
-        Task::Echo(end) => end.answer(),
+        Task::Echo(end) => end.serve_replies(),
         Task::Soak(options) => soak::command(&root, &options),
         Task::Dist(options) => dist::command(&root, &options),
     }

@@ -24,6 +24,7 @@ const ALL: [Packages; 2] = [
         folder: "node",
         packages: &[
             "@modelcontextprotocol/client@2.4.0",
+            "@modelcontextprotocol/ext-tasks@0.2.2",
             "@modelcontextprotocol/inspector@2.12.0",
             "@modelcontextprotocol/server-everything@2026.8.31",
             "@modelcontextprotocol/server-filesystem@2026.8.31",

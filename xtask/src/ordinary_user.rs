@@ -109,10 +109,10 @@ impl OrdinaryUser {
     /// Copies the command, started by the program and arguments in `starter`, with the hidden entries
     /// reachable.
     fn revealing(&self, copied: &Command, starter: &[&str]) -> Command {
-        let words = starter.iter().map(OsStr::new).chain([copied.get_program()]).chain(copied.get_args());
-        let mut words = words.map(OsStr::to_owned);
+        let argv = starter.iter().map(OsStr::new).chain([copied.get_program()]).chain(copied.get_args());
+        let mut argv = argv.map(OsStr::to_owned);
         let mut command = match self.hidden.is_empty() {
-            true => Command::new(words.next().unwrap_or_default()),
+            true => Command::new(argv.next().unwrap_or_default()),
             false => {
                 let mut command = Command::new("unshare");
                 command.args(["--mount", "--propagation", "private", "sh", "-euc", REVEAL, "sh"]);
@@ -120,7 +120,7 @@ impl OrdinaryUser {
                 command
             }
         };
-        command.args(words);
+        command.args(argv);
         command.current_dir(copied.get_current_dir().unwrap_or(Path::new(".")));
         for (name, value) in copied.get_envs() {
             match value {

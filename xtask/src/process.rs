@@ -14,18 +14,18 @@ const OUTPUT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Formats the command as one would type it, with the variables that were set for it.
 pub(crate) fn shown(command: &Command) -> String {
-    let mut words = Vec::new();
+    let mut parts = Vec::new();
     for (name, value) in command.get_envs() {
         if let Some(value) = value {
-            words.push(format!("{}={}", name.to_string_lossy(), quoted(value)));
+            parts.push(format!("{}={}", name.to_string_lossy(), quoted(value)));
         }
     }
     let program = std::path::Path::new(command.get_program());
     // Rustup passes the full path of its cargo, but one types the name.
     let is_cargo = program.file_stem() == Some(OsStr::new("cargo"));
-    words.push(if is_cargo { "cargo".to_owned() } else { quoted(program.as_os_str()) });
-    words.extend(command.get_args().map(quoted));
-    words.join(" ")
+    parts.push(if is_cargo { "cargo".to_owned() } else { quoted(program.as_os_str()) });
+    parts.extend(command.get_args().map(quoted));
+    parts.join(" ")
 }
 
 fn quoted(word: &OsStr) -> String {

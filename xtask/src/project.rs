@@ -84,8 +84,8 @@ impl Profile {
 
 /// Target triple of this system.
 pub(crate) fn host_target(root: &Root) -> Result<String> {
-    let reported_text = process::capture(&mut root.command("rustc", &["-vV"]))?;
-    let host = reported_text.lines().find_map(|line| line.strip_prefix("host: "));
+    let rustc_output = process::capture(&mut root.command("rustc", &["-vV"]))?;
+    let host = rustc_output.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc does not say what it runs on")?.to_owned())
 }
 
@@ -115,8 +115,8 @@ pub(crate) fn build_binary(root: &Root, profile: Profile) -> Result<PathBuf> {
 
 /// Builds the `measure` example of a package and returns its path.
 pub(crate) fn build_measure(root: &Root, package: &str) -> Result<PathBuf> {
-    let words = ["build", "--release", "--quiet", "-p", package, "--example", "measure"];
-    let messages = process::capture(root.cargo(&words).arg("--message-format=json-render-diagnostics"))?;
+    let arguments = ["build", "--release", "--quiet", "-p", package, "--example", "measure"];
+    let messages = process::capture(root.cargo(&arguments).arg("--message-format=json-render-diagnostics"))?;
     executable(&messages, ("example", "measure"))
         .with_context(|| format!("cargo did not report the path of the benchmark of `{package}`"))
 }

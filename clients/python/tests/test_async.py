@@ -150,6 +150,11 @@ def test_openai_agents_tools_return_text(sinew_daemon: SinewDaemon) -> None:
             text = await tools["read_file"].on_invoke_tool(None, '{"path": "a.txt"}')
             assert json.loads(text)["content"] == "hello"
             assert "forbidden" in await tools["read_file"].on_invoke_tool(None, '{"path": "/etc/shadow"}')
+            outside = '{"path": "/etc/hostname"}'
+            refusal = (await s.execute("read_file", json.loads(outside)))["metadata"].get("refusal")
+            assert refusal is not None and "`sinew " in (refusal.get("hint") or ""), "it says what to run"
+            text = await tools["read_file"].on_invoke_tool(None, outside)
+            assert "Hint: use a path inside" in text and "`sinew " not in text, text
             assert "not JSON" in await tools["read_file"].on_invoke_tool(None, "{")
 
     run(work())

@@ -105,6 +105,19 @@ def test_progress_arrives_before_the_result(sinew: Sinew, sinew_daemon: SinewDae
     assert notes and [note.step for note in notes] == sorted(note.step for note in notes)
 
 
+def test_callback_that_raises_ends_its_own_call_only(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
+    name = f"followed-{time.monotonic_ns()}.txt"
+    sinew_daemon.workspace.joinpath(name).write_text("one\n")
+
+    def callback(progress: object) -> None:
+        raise LookupError("from the callback")
+
+    with pytest.raises(LookupError, match="from the callback"):
+        sinew.with_options(on_progress=callback).call("run_command", command=["tail", "-f", name])
+    wait_for("the end of tail", lambda: not processes_with(name), seconds=5)
+    assert sinew.call("run_command", command=["true"])["exit_code"] == 0, "the connection still works"
+
+
 def test_cancel_ends_the_process(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
     name = f"followed-{time.monotonic_ns()}.txt"
     sinew_daemon.workspace.joinpath(name).write_text("one\n")

@@ -27,7 +27,7 @@ export interface CallOptions {
   approvalId?: string;
   /** Repeats a refused call once with the repair that the daemon has checked. */
   autoRepair?: boolean;
-  /** Called for each progress notification. */
+  /** Called for each progress notification. If it throws, the call is cancelled and rejects with that error. */
   onProgress?: (progress: Progress) => void;
   /** Cancels the call: the daemon ends its processes. */
   signal?: AbortSignal;

@@ -23,7 +23,9 @@ export interface RequestOptions {
 
 interface OpenRequest {
   resolve(result: unknown): void;
-  reject(error: Error): void;
+  reject(error: unknown): void;
+  /** Cancels the call in the daemon and rejects its promise. */
+  cancel(reason: unknown): void;
   onProgress?: ((progress: Progress) => void) | undefined;
 }
 
@@ -139,11 +141,12 @@ export class Link {
     let abort: (() => void) | undefined;
     try {
       return await new Promise<unknown>((resolve, reject) => {
-        this.#open.set(id, { resolve, reject, onProgress });
-        abort = () => {
+        const cancel = (reason: unknown) => {
           this.#send(socket, { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: id } });
-          reject(new CallCancelled("the call was cancelled"));
+          reject(reason);
         };
+        this.#open.set(id, { resolve, reject, cancel, onProgress });
+        abort = () => cancel(new CallCancelled("the call was cancelled"));
         signal?.addEventListener("abort", abort, { once: true });
         this.#send(socket, { jsonrpc: "2.0", id, method, params: sent });
       });
@@ -178,10 +181,8 @@ export class Link {
   }
 
   #dispatch(line: string): void {
-    let message: Message;
-    try {
-      message = JSON.parse(line) as Message;
-    } catch {
+    const message = parseMessage(line);
+    if (!message) {
       // The replies that follow cannot be trusted either.
       this.#socket?.destroy();
       return;
@@ -189,7 +190,7 @@ export class Link {
     if (message.method !== undefined) {
       const params = message.params ?? {};
       const request = this.#open.get(params["progressToken"] as number);
-      if (message.method === "notifications/progress" && request) request.onProgress?.(progress(params));
+      if (message.method === "notifications/progress" && request) reportProgress(request, params);
       else this.onNotification?.(message.method, params);
       return;
     }
@@ -207,6 +208,24 @@ export class Link {
     this.#socket = undefined;
     for (const request of this.#open.values()) request.reject(reason);
     this.onLost?.();
+  }
+}
+
+function parseMessage(line: string): Message | undefined {
+  try {
+    const message = JSON.parse(line) as unknown;
+    return typeof message === "object" && message !== null ? (message as Message) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Calls the callback of a request. One that throws ends its own call with that error, and nothing else. */
+function reportProgress(request: OpenRequest, params: Record<string, unknown>): void {
+  try {
+    request.onProgress?.(progress(params));
+  } catch (error) {
+    request.cancel(error);
   }
 }
 

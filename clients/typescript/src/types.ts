@@ -253,6 +253,8 @@ export interface Explanation {
   rules: RuleRef[];
   /** Hash of the policy that judged the call. */
   policy_hash: string;
+  /** Facts that do not change the verdict, such as services of the tool that the policy refuses. */
+  notes?: string[];
 }
 
 /** Approval request as the list shows it. */
@@ -381,6 +383,8 @@ export interface ExplainResult {
   asked_by?: RuleRef[] | null;
   /** hash of the policy */
   policy_hash: string;
+  /** facts that do not change the verdict, such as search providers that the policy refuses */
+  notes?: string[] | null;
 }
 
 export interface JudgeHostParams {
@@ -402,6 +406,8 @@ export interface JudgeHostParams {
   agent_id?: string;
   /** prompt that led to the call */
   prompt_id?: string;
+  /** programs of a command line that the host's `PATH` finds in a folder of the system */
+  system_programs?: string[];
 }
 
 export interface JudgeHostResult {
@@ -411,6 +417,8 @@ export interface JudgeHostResult {
   because?: string | null;
   /** for `judged`: reply of the host table to a permit, `allow` or `none` */
   on_permit?: string | null;
+  /** for `judged`: reply of the host table to `ask`: `ask`, `deny` or `none` */
+  on_approval?: string | null;
   /** name of the tool */
   tool_name?: string | null;
   /** mode that the call was judged in */
@@ -625,7 +633,7 @@ export interface McpServerDiscoverResult {
 }
 
 export interface McpSubscriptionsListenParams {
-  /** `toolsListChanged: true` */
+  /** `toolsListChanged: true`; `taskIds`, for `notifications/tasks` with the state of these tasks */
   notifications: Record<string, unknown>;
   /** MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities` */
   _meta?: Record<string, unknown>;
@@ -669,6 +677,10 @@ export interface McpToolsCallParams {
   name: string;
   /** arguments of the tool */
   arguments?: Record<string, unknown>;
+  /** revision 2025-11-25: run the call as a task, retained for `ttl` milliseconds; the result is `task` */
+  task?: Record<string, unknown>;
+  /** revision 2026-07-28: answers to `inputRequests` of the reply before */
+  inputResponses?: Record<string, unknown>;
   /** `progressToken`, `traceparent`, `tracestate`, `sinew/idempotency_key`, `sinew/detached`, `sinew/approval`, `sinew/approval_id` */
   _meta?: Record<string, unknown>;
 }
@@ -680,10 +692,102 @@ export interface McpToolsCallResult {
   isError: boolean;
   /** output of the tool */
   structuredContent?: Record<string, unknown> | null;
-  /** revision 2026-07-28: `complete` */
+  /** revision 2026-07-28: `complete`; `task` with the fields of `tasks/get`, if the client declares tasks and the call waits for the operator or takes more than 10 s; `input_required` with `inputRequests`, if the client shows forms and the call waits for the operator */
   resultType?: string | null;
   /** `sinew/metadata` as in a tool result, `sinew/latency_ms` */
   _meta: Record<string, unknown>;
+}
+
+export interface McpTasksGetParams {
+  /** id of the task */
+  taskId: string;
+  /** MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities` */
+  _meta?: Record<string, unknown>;
+}
+
+export interface McpTasksGetResult {
+  /** id of the task, 128 random bits */
+  taskId?: string | null;
+  /** `working`, `input_required`, `completed`, `failed` or `cancelled` */
+  status?: string | null;
+  /** the approval that the call waits for, or the reason why it did not succeed */
+  statusMessage?: string | null;
+  /** time of creation */
+  createdAt?: string | null;
+  /** time of the last change */
+  lastUpdatedAt?: string | null;
+  /** revision 2025-11-25: milliseconds for which the task is retained: 10 s to 24 h, 1 h if the client asks for none */
+  ttl?: number | null;
+  /** revision 2026-07-28: the same; always 1 h */
+  ttlMs?: number | null;
+  /** revision 2026-07-28: milliseconds to wait before the next `tasks/get` */
+  pollIntervalMs?: number | null;
+  /** revision 2026-07-28: `complete` */
+  resultType?: string | null;
+  /** revision 2026-07-28: result of a completed call */
+  result?: Record<string, unknown> | null;
+  /** revision 2026-07-28: error of a failed request */
+  error?: Record<string, unknown> | null;
+  /** revision 2026-07-28: forms about an approval, for a client that shows forms */
+  inputRequests?: Record<string, unknown> | null;
+}
+
+export interface McpTasksResultParams {
+  /** id of the task */
+  taskId: string;
+}
+
+export interface McpTasksResultResult {
+  /** output or reason as text */
+  content: unknown[];
+  /** true for a refused or failed call */
+  isError: boolean;
+  /** output of the tool */
+  structuredContent?: Record<string, unknown> | null;
+  /** as for `tools/call`, and `io.modelcontextprotocol/related-task` */
+  _meta: Record<string, unknown>;
+}
+
+export interface McpTasksListParams {
+  /** not used; any value is an error */
+  cursor?: string;
+}
+
+export interface McpTasksListResult {
+  /** tasks, each as in `tasks/get` */
+  tasks: unknown[];
+}
+
+export interface McpTasksUpdateParams {
+  /** id of the task */
+  taskId: string;
+  /** answers, by the keys of `inputRequests` */
+  inputResponses: Record<string, unknown>;
+  /** MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities` */
+  _meta?: Record<string, unknown>;
+}
+
+export interface McpTasksUpdateResult {
+  /** revision 2026-07-28: `complete` */
+  resultType?: string | null;
+}
+
+export interface McpTasksCancelParams {
+  /** id of the task */
+  taskId: string;
+  /** MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities` */
+  _meta?: Record<string, unknown>;
+}
+
+export interface McpTasksCancelResult {
+  /** id of the task, 128 random bits */
+  taskId?: string | null;
+  /** `working`, `input_required`, `completed`, `failed` or `cancelled` */
+  status?: string | null;
+  /** the approval that the call waits for, or the reason why it did not succeed */
+  statusMessage?: string | null;
+  /** revision 2026-07-28: `complete` */
+  resultType?: string | null;
 }
 
 export interface ControlStatusParams {
@@ -731,6 +835,8 @@ export interface ControlStatusResult {
   ledger: Record<string, unknown>;
   /** limits for clients: line length, connections, open requests of a connection */
   limits: ControlStatusResultLimits;
+  /** recording in progress: `workspace`, `since`, `until` and `calls` */
+  recording?: Record<string, unknown> | null;
   /** suspended callers, as `control/callers.list` returns them */
   suspended_callers?: unknown[] | null;
   /** change that led to the current mode: `since`, `from`, `reason`, `by`, and `leave_with`, the command that leaves it */
@@ -821,6 +927,8 @@ export interface ControlExplainResult {
   asked_by?: RuleRef[] | null;
   /** hash of the policy */
   policy_hash: string;
+  /** facts that do not change the verdict, such as search providers that the policy refuses */
+  notes?: string[] | null;
 }
 
 export interface ControlCallsListParams {
@@ -1005,6 +1113,34 @@ export interface ControlModeSetResult {
   recorded?: boolean | null;
 }
 
+export interface ControlRecordingStartParams {
+  /** root of the workspace */
+  workspace: string;
+  /** duration, at most 86400 */
+  seconds: number;
+  /** `candidate` of the reply that was shown to the operator */
+  accept?: string;
+  /** operator PIN, if one is set */
+  pin?: string;
+}
+
+export interface ControlRecordingStartResult {
+  /** effects, one line each, without `accept` */
+  becomes_possible?: unknown[] | null;
+  /** digest of the effects, without `accept` */
+  candidate?: string | null;
+  /** `workspace`, `since`, `until` and `calls`, with `accept` */
+  recording?: Record<string, unknown> | null;
+}
+
+export interface ControlRecordingStopParams {
+}
+
+export interface ControlRecordingStopResult {
+  /** last state of the recording, if there was one */
+  recording?: Record<string, unknown> | null;
+}
+
 export interface ControlCallersListParams {
 }
 
@@ -1081,7 +1217,7 @@ export interface ControlReloadResult {
   at: string;
   /** digest of the waiting configuration */
   candidate?: string | null;
-  /** differences, each with its `effect` */
+  /** differences from the accepted configuration, each with its `effect` and, while it is not in effect, `waits` */
   changes?: unknown[] | null;
   /** reason for a rejection */
   error?: string | null;
@@ -2430,6 +2566,16 @@ export interface Methods {
   "tools/list": { params: McpToolsListParams; result: McpToolsListResult };
   /** Call a tool, with the result in MCP's format. With `progressToken` in `_meta`, progress notifications follow. */
   "tools/call": { params: McpToolsCallParams; result: McpToolsCallResult };
+  /** Return the state of a task, for the MCP revisions 2025-11-25 and 2026-07-28. */
+  "tasks/get": { params: McpTasksGetParams; result: McpTasksGetResult };
+  /** Wait for the end of a task and return the result of its call, for MCP revision 2025-11-25. */
+  "tasks/result": { params: McpTasksResultParams; result: McpTasksResultResult };
+  /** List the tasks of this connection, oldest first, for MCP revision 2025-11-25. */
+  "tasks/list": { params: McpTasksListParams; result: McpTasksListResult };
+  /** Answer the forms of a task, for MCP revision 2026-07-28. */
+  "tasks/update": { params: McpTasksUpdateParams; result: McpTasksUpdateResult };
+  /** Cancel the call of a task, for the MCP revisions 2025-11-25 and 2026-07-28. */
+  "tasks/cancel": { params: McpTasksCancelParams; result: McpTasksCancelResult };
   /** Return the status of the daemon, with details for the operator. */
   "control/status": { params: ControlStatusParams; result: ControlStatusResult };
   /** Call a tool as the operator, through the same pipeline. */
@@ -2458,6 +2604,10 @@ export interface Methods {
   "control/mode.get": { params: ControlModeGetParams; result: ControlModeGetResult };
   /** Change the operational mode. A stricter mode applies at once, a looser one once it is recorded. */
   "control/mode.set": { params: ControlModeSetParams; result: ControlModeSetResult };
+  /** Show what a recording in one workspace makes possible, or start it with `accept`. While it runs, calls there that only an allowlist of their tool refuses are permitted and recorded. It ends at its deadline, on a change of the mode and with the daemon. */
+  "control/recording.start": { params: ControlRecordingStartParams; result: ControlRecordingStartResult };
+  /** End the recording. The allowlists apply again to every call that has not started. */
+  "control/recording.stop": { params: ControlRecordingStopParams; result: ControlRecordingStopResult };
   /** List the suspended callers. */
   "control/callers.list": { params: ControlCallersListParams; result: ControlCallersListResult };
   /** End the suspension of a caller. */
@@ -2468,7 +2618,7 @@ export interface Methods {
   "control/sessions.close": { params: ControlSessionsCloseParams; result: ControlSessionsCloseResult };
   /** Undo the file changes of a call. */
   "control/undo": { params: ControlUndoParams; result: ControlUndoResult };
-  /** Reload the configuration. A change that loosens is applied only with `accept`. */
+  /** Reload the configuration. A change that loosens is applied only with `accept`; what tightens is applied at once. */
   "control/reload": { params: ControlReloadParams; result: ControlReloadResult };
   /** Return the newest matching records, one page per request. */
   "control/ledger.query": { params: ControlLedgerQueryParams; result: ControlLedgerQueryResult };

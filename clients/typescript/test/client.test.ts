@@ -93,6 +93,20 @@ test("progress arrives before the result", async () => {
   assert.ok(notes.length > 0);
 });
 
+test("callback that throws ends its own call only", async () => {
+  const name = `followed-${process.hrtime.bigint()}.txt`;
+  daemon.file(name, "one\n");
+  const onProgress = () => {
+    throw new RangeError("from the callback");
+  };
+  const other = s.call("run_command", { command: ["tail", "-n", "1", name] });
+  const thrown = await caught(RangeError, s.call("run_command", { command: ["tail", "-f", name] }, { onProgress }));
+  assert.equal(thrown.message, "from the callback");
+  assert.equal((await other).stdout, "one\n");
+  await waitFor("the end of tail", () => !isRunning(name), 5000);
+  assert.equal((await s.call("run_command", { command: ["true"] })).exit_code, 0, "the connection still works");
+});
+
 test("abort ends the process", async () => {
   const name = `followed-${process.hrtime.bigint()}.txt`;
   daemon.file(name, "one\n");

@@ -64,14 +64,14 @@ impl CallEffect {
             "bounds": bounds,
             "mode": mode,
         });
-        let seen = permit.facts();
-        let texts = |key: &str| seen.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+        let facts = permit.facts();
+        let texts = |key: &str| facts.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
         let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let words = |command: &Value| match command {
-            Value::Array(words) => words.iter().map(word).collect(),
+        let argv_of = |command: &Value| match command {
+            Value::Array(items) => items.iter().map(word).collect(),
             line => vec![word(line)],
         };
-        let commands = texts("commands").iter().map(words).collect();
+        let commands = texts("commands").iter().map(argv_of).collect();
         let hosts = texts("hosts").iter().map(word).collect();
         let digest = ledger.keyed_digest(&canonical::bytes(&bound));
         let arguments = json!(permit.call().arguments());
@@ -132,26 +132,26 @@ impl CallEffect {
         &self,
         call: &CallHeader,
         permit: &Permit,
-        asked_by: &[RuleRef],
-        question: RequestHeader<'_>,
+        approval_rules: &[RuleRef],
+        header: RequestHeader<'_>,
     ) -> Result<ApprovalRequest, Box<Refusal>> {
         let definition = permit.call().definition();
         let changes = self.preview.changes.iter().map(FileDiff::from_change).collect::<Option<Vec<_>>>();
         let unshowable = |why: &str| {
             let refusal = oversize_refusal(call, why);
-            Box::new(Refusal { rule: asked_by.first().cloned(), ..*refusal })
+            Box::new(Refusal { rule: approval_rules.first().cloned(), ..*refusal })
         };
         let Some(changes) = changes else { return Err(unshowable("it would write data that is not text")) };
         let client = quote_client_name(call.caller.client.as_deref());
         let pid = call.caller.pid.map(|pid| format!(", pid {pid}")).unwrap_or_default();
         let approval_request = ApprovalRequest {
-            id: question.id.to_owned(),
+            id: header.id.to_owned(),
             tool: definition.name().to_string(),
             summary: self.summary(definition.name().as_str()),
             effect: self.facts(permit),
             changes,
             arguments: self.argument_facts(permit),
-            asked_by: asked_by.to_vec(),
+            asked_by: approval_rules.to_vec(),
             caller: format!(
                 "{client} (uid {}{pid}){}",
                 call.caller.uid,
@@ -163,9 +163,9 @@ impl CallEffect {
             risk: definition.risk_level(),
             mode: call.mode,
             masked: 0,
-            edited: question.edited,
-            requested_at: question.requested_at,
-            expires_at: question.expires_at,
+            edited: header.edited,
+            requested_at: header.requested_at,
+            expires_at: header.expires_at,
         };
         match approval_request.oversize_reason() {
             Some(why) => Err(unshowable(&why)),
@@ -176,7 +176,7 @@ impl CallEffect {
     }
 
     fn summary(&self, tool: &str) -> String {
-        let commands = self.commands.iter().map(|words| words.join(" "));
+        let commands = self.commands.iter().map(|argv| argv.join(" "));
         let paths = self.paths.iter().map(|(_, path)| path.clone());
         let subjects: Vec<String> = commands.chain(self.hosts.iter().cloned()).chain(paths).collect();
         format!("{tool} {}", subjects.join(" ")).trim_end().to_owned()
@@ -193,8 +193,8 @@ impl CallEffect {
             };
             put(access, format!("{name} ({key}, {})", kind_name(path)));
         }
-        for words in &self.commands {
-            put("command", json!(words).to_string());
+        for argv in &self.commands {
+            put("command", json!(argv).to_string());
         }
         for host in &self.hosts {
             put("host", host.clone());
@@ -233,13 +233,14 @@ impl CallEffect {
         };
         // The effect shows the paths and never masks them. Here, a path that looks like a secret would be
         // masked.
-        let is_masked_place = |key: &str, text: &str| {
-            let is_place = |(named, name): &(String, String)| named == key && Path::new(name).ends_with(text);
-            self.paths.iter().any(is_place) && redact::shared().redact_text(text) != text
+        let is_masked_path = |key: &str, text: &str| {
+            let is_opened_path =
+                |(named, name): &(String, String)| named == key && Path::new(name).ends_with(text);
+            self.paths.iter().any(is_opened_path) && redact::shared().redact_text(text) != text
         };
         let arguments = permit.call().arguments().iter().filter_map(|(key, value)| match value {
-            Value::String(text) if is_shown(text) || is_masked_place(key, text) => None,
-            Value::Array(words) if self.commands.iter().any(|shown| json!(shown) == json!(words)) => None,
+            Value::String(text) if is_shown(text) || is_masked_path(key, text) => None,
+            Value::Array(items) if self.commands.iter().any(|shown| json!(shown) == json!(items)) => None,
             Value::String(text) => Some(ApprovalFact { label: key.clone(), text: text.clone() }),
             other => Some(ApprovalFact { label: key.clone(), text: other.to_string() }),
         });

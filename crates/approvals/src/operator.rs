@@ -160,13 +160,13 @@ impl Approvals {
         if until <= self.now() {
             return None;
         }
-        let kept = self.requests.get(id)?;
+        let stored = self.requests.get(id)?;
         Some(ListedApproval {
             state: state.to_owned(),
             seconds_left: self.clock.duration_until(until).as_secs(),
             waiting: self.edit_channels.first(id).is_some(),
-            editable: kept.arguments.clone(),
-            request: kept.request.clone(),
+            editable: stored.arguments.clone(),
+            request: stored.request.clone(),
         })
     }
 
@@ -175,29 +175,30 @@ impl Approvals {
     pub async fn decide(
         self: &Arc<Self>,
         id: &str,
-        answer: OperatorDecision,
+        decision: OperatorDecision,
         by: &Caller,
         pin: Option<String>,
         timeout: Duration,
     ) -> Result<DecisionOutcome, DecideError> {
         // A denial allows nothing, so it takes no PIN.
-        if !matches!(answer, OperatorDecision::Deny(_)) {
+        if !matches!(decision, OperatorDecision::Deny(_)) {
             self.pin.verify(pin).await?;
         }
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
         let (approvals, id) = (Arc::clone(self), id.to_owned());
-        let deciding = tokio::spawn(async move { approvals.apply_decision(&id, answer, &by, timeout).await });
+        let deciding =
+            tokio::spawn(async move { approvals.apply_decision(&id, decision, &by, timeout).await });
         deciding.await.unwrap_or(Err(DecideError::InternalFault))
     }
 
     async fn apply_decision(
         &self,
         id: &str,
-        answer: OperatorDecision,
+        decision: OperatorDecision,
         by: &str,
         timeout: Duration,
     ) -> Result<DecisionOutcome, DecideError> {
-        match answer {
+        match decision {
             OperatorDecision::ApproveOnce => self.grant(id, by, None, timeout).await,
             OperatorDecision::ApproveWithRule(lasting) => {
                 let status = self.active_rule_for(id, &lasting)?;
@@ -260,17 +261,17 @@ impl Approvals {
     async fn edit(&self, id: &str, arguments: Arguments) -> Result<DecisionOutcome, DecideError> {
         let refused = |why: &str| DecideError::EditRefused(why.to_owned());
         self.queue().find_decidable(id, self.now()).map_err(|why| undecidable_error(id, why))?;
-        if self.requests.get(id).is_none_or(|kept| kept.arguments.is_none()) {
+        if self.requests.get(id).is_none_or(|stored| stored.arguments.is_none()) {
             return Err(refused("they contain masked text; deny the call and say what to do instead"));
         }
         let editor = self.edit_channels.first(id);
         let Some(editor) = editor else {
             return Err(refused("its caller does not wait; deny the call and say what to do instead"));
         };
-        let (answer, answered) = oneshot::channel();
+        let (reply_sender, reply_receiver) = oneshot::channel();
         let gone = || refused("its caller does not wait any longer");
-        editor.send(ArgumentEdit { arguments, reply: answer }).await.map_err(|_| gone())?;
-        match tokio::time::timeout(EDIT_TIMEOUT, answered).await {
+        editor.send(ArgumentEdit { arguments, reply: reply_sender }).await.map_err(|_| gone())?;
+        match tokio::time::timeout(EDIT_TIMEOUT, reply_receiver).await {
             Ok(Ok(Ok(EditOutcome::ApprovalRequired(id)))) => Ok(DecisionOutcome::NewRequest { id }),
             Ok(Ok(Ok(EditOutcome::Permitted))) => Ok(DecisionOutcome::Permitted),
             Ok(Ok(Err(why))) => Err(DecideError::EditRefused(why)),

@@ -92,17 +92,17 @@ impl Pin {
     }
 
     /// Verifies a PIN. Succeeds without one if no PIN is set.
-    pub async fn verify(&self, given: Option<String>) -> Result<OperatorProof, PinError> {
+    pub async fn verify(&self, entered_pin: Option<String>) -> Result<OperatorProof, PinError> {
         if self.is_set() {
             let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
-            run_blocking(move || check(&hash, &tries, given)).await?;
+            run_blocking(move || check(&hash, &tries, entered_pin)).await?;
         }
         Ok(OperatorProof(()))
     }
 
     /// Sets or removes the PIN; the caller must give the current one. Completes even if the client
     /// disconnects, so that the state in memory equals the file.
-    pub async fn set(&self, given: Option<String>, new: Option<String>) -> Result<(), PinError> {
+    pub async fn set(&self, entered_pin: Option<String>, new: Option<String>) -> Result<(), PinError> {
         if new.as_ref().is_some_and(|new| !is_valid_pin(new)) {
             return Err(PinError::InvalidLength);
         }
@@ -110,7 +110,7 @@ impl Pin {
         let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
         run_blocking(move || {
             let _guard = changing.lock().unwrap_or_else(PoisonError::into_inner);
-            check(&hash, &tries, given)?;
+            check(&hash, &tries, entered_pin)?;
             let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", file.display()));
             let written = write(&file, new).map_err(unwritten)?;
             *lock_hash(&hash) = Ok(written);
@@ -130,14 +130,14 @@ fn lock_hash(hash: &Mutex<PinHash>) -> MutexGuard<'_, PinHash> {
 }
 
 /// Checks a PIN. Counts as an attempt.
-fn check(hash: &Mutex<PinHash>, tries: &PinAttempts, given: Option<String>) -> Result<(), PinError> {
+fn check(hash: &Mutex<PinHash>, tries: &PinAttempts, entered_pin: Option<String>) -> Result<(), PinError> {
     let hash = match &*lock_hash(hash) {
         Ok(None) => return Ok(()),
         Ok(Some(hash)) => hash.clone(),
         Err(why) => return Err(PinError::File(why.clone())),
     };
-    let given = given.ok_or(PinError::Missing)?;
-    tries.attempt(|| is_match(&hash, &given))
+    let entered_pin = entered_pin.ok_or(PinError::Missing)?;
+    tries.attempt(|| is_match(&hash, &entered_pin))
 }
 
 /// Invisible characters and spaces do not count: an attacker guesses accidentally pasted text first.
@@ -147,9 +147,9 @@ fn is_valid_pin(new: &str) -> bool {
 }
 
 /// Uses the cost parameters stored in the hash.
-fn is_match(hash: &str, given: &str) -> bool {
+fn is_match(hash: &str, entered_pin: &str) -> bool {
     let hash = PasswordHash::new(hash);
-    hash.is_ok_and(|hash| Argon2::default().verify_password(given.as_bytes(), &hash).is_ok())
+    hash.is_ok_and(|hash| Argon2::default().verify_password(entered_pin.as_bytes(), &hash).is_ok())
 }
 
 /// Replaces the file atomically.

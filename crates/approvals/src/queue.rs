@@ -205,14 +205,14 @@ impl ApprovalQueue {
     }
 
     /// Checks that this caller may open one more request.
-    pub(crate) fn check_capacity(&self, asks: &Caller, now: Timestamp) -> Result<(), CapacityError> {
+    pub(crate) fn check_capacity(&self, caller: &Caller, now: Timestamp) -> Result<(), CapacityError> {
         // Expired requests do not count, whether their expiry is recorded yet or not.
         let open = || self.requests.values().filter(|queued| queued.is_open_at(now));
-        let of_user = || open().filter(|queued| queued.terms.call.caller.uid == asks.uid);
+        let of_user = || open().filter(|queued| queued.terms.call.caller.uid == caller.uid);
         if open().count() >= MAX_OPEN {
             return Err(CapacityError::Total(MAX_OPEN));
         }
-        let of_one = of_user().filter(|queued| queued.terms.call.caller.is_same_party(asks)).count();
+        let of_one = of_user().filter(|queued| queued.terms.call.caller.is_same_party(caller)).count();
         if of_one >= MAX_OPEN_PER_CALLER {
             return Err(CapacityError::Caller(MAX_OPEN_PER_CALLER));
         }
@@ -300,7 +300,9 @@ impl ApprovalQueue {
         }
     }
 
-    /// Newest request of this caller for this effect: one that is open, or one that was denied after `since`.
+    /// Newest request for this effect that answers a call of this caller without an approval id: an open one of the same
+    /// process or worker session, or one of the same party that was denied after `since`. A denial applies to every
+    /// process that uses the client's name, an approval only to the process that asked.
     pub(crate) fn find_earlier(
         &self,
         digest: &str,
@@ -309,9 +311,10 @@ impl ApprovalQueue {
     ) -> Option<(&String, &QueuedRequest)> {
         let is_wanted = |queued: &QueuedRequest| {
             let was_denied = matches!(queued.state, RequestState::Denied { at: Some(at), .. } if at > since);
+            let requester = &queued.terms.call.caller;
             queued.digest == digest
-                && queued.terms.call.caller.is_same_party(caller)
-                && (was_denied || queued.is_open_at(now))
+                && (was_denied && requester.is_same_party(caller)
+                    || queued.is_open_at(now) && requester.is_same_instance(caller))
         };
         let wanted = self.requests.iter().filter(|(_, queued)| is_wanted(queued));
         wanted.max_by_key(|(id, queued)| (queued.terms.requested_at, (*id).clone()))

@@ -17,7 +17,8 @@ pub fn pending_refusal(tool: &str, id: &str, detail: &str) -> Box<Refusal> {
     let reason = "Permission denied: Approval is pending";
     let refusal = Refusal::new(tool, RefusalCode::ApprovalPending, reason).with_detail(detail);
     let hint = format!(
-        "nothing was run; the operator was asked (approval {id}): call again with the same arguments to continue"
+        "nothing was run; the operator was asked (approval {id}): call again with the same arguments to continue, \
+         from another process also with this approval id"
     );
     Box::new(Refusal { approval_id: Some(id.to_owned()), ..refusal.with_hint(hint) })
 }

@@ -221,13 +221,13 @@ fn hides_tokens_only(text: &str, redacted: &str) -> bool {
     rest = after;
     for piece in pieces {
         // A piece begins with the name of the mask, which ends at `]`.
-        let Some((name, kept)) = piece.split_once(']') else { return false };
-        let end = if kept.is_empty() { Some(rest.len()) } else { rest.find(kept) };
+        let Some((name, unmasked)) = piece.split_once(']') else { return false };
+        let end = if unmasked.is_empty() { Some(rest.len()) } else { rest.find(unmasked) };
         let Some((hidden, after)) = end.and_then(|end| rest.split_at_checked(end)) else { return false };
         if !is_token(hidden, name) {
             return false;
         }
-        rest = after.strip_prefix(kept).unwrap_or_default();
+        rest = after.strip_prefix(unmasked).unwrap_or_default();
     }
     rest.is_empty()
 }
@@ -244,9 +244,9 @@ const MAX_TOKEN_BYTES: usize = 512;
 fn is_token(hidden: &str, mask: &str) -> bool {
     let signs = if mask == ASSIGNMENT_MASK { "+=_-" } else { "+/=_.~:@-" };
     let plain = |c: char| c.is_ascii_alphanumeric() || signs.contains(c);
-    let is_place =
+    let is_path_or_url =
         ["/", "./", "../", "~"].iter().any(|start| hidden.starts_with(start)) || hidden.contains("://");
-    let fits = hidden.len() <= MAX_TOKEN_BYTES && !is_place && hidden.chars().all(plain);
+    let fits = hidden.len() <= MAX_TOKEN_BYTES && !is_path_or_url && hidden.chars().all(plain);
     fits && (mask != ASSIGNMENT_MASK || looks_generated(hidden))
 }
 

@@ -35,16 +35,16 @@ impl RequestStore {
     }
 
     /// Stores a request. Blocking; the file is synced to disk on return.
-    pub(crate) fn store(&self, kept: StoredRequest, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn store(&self, stored: StoredRequest, bytes: &[u8]) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let path = self.path(&kept.request.id);
+        let path = self.path(&stored.request.id);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         let written = file.write_all(bytes).and_then(|()| file.sync_all());
         if let Err(error) = written {
             let _ = std::fs::remove_file(&path);
             return Err(error);
         }
-        self.lock().insert(kept.request.id.clone(), Arc::new(kept));
+        self.lock().insert(stored.request.id.clone(), Arc::new(stored));
         Ok(())
     }
 
@@ -60,8 +60,8 @@ impl RequestStore {
     pub(crate) fn load(&self, id: &str, is_genuine: impl Fn(&[u8]) -> bool) -> bool {
         let Ok(bytes) = read(&self.path(id)) else { return false };
         match serde_json::from_slice::<StoredRequest>(&bytes) {
-            Ok(kept) if kept.request.id == id && is_genuine(&bytes) => {
-                self.lock().insert(id.to_owned(), Arc::new(kept));
+            Ok(stored) if stored.request.id == id && is_genuine(&bytes) => {
+                self.lock().insert(id.to_owned(), Arc::new(stored));
                 true
             }
             _ => false,

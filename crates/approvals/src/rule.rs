@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 
 use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
-use tool::{Caller, EndpointParty, Mode};
+use tool::caller::EndpointParty;
+use tool::{Caller, Mode};
 
 use crate::effect::quote_client_name;
 use command::RuleCommand;
+pub(crate) use command::is_read_only_program;
 
 /// Label of a file that is named by the words of a command.
 const READS_LABEL: &str = "reads";
@@ -31,7 +33,8 @@ pub(crate) struct RuleScope {
     /// client.
     connection: Option<(String, u64)>,
     mode: Mode,
-    asked_by: Vec<String>,
+    #[serde(rename = "asked_by")]
+    approval_rules: Vec<String>,
     bounds: String,
     /// Further facts from the preview of the tool: the program behind a name, its working directory, the
     /// digest of a script.
@@ -95,44 +98,44 @@ pub(crate) struct CallProfile<'a> {
 
 impl RuleScope {
     /// Creates the rule for calls like this one, from any connection of the same client.
-    pub(crate) fn from_call(wanted: &CallProfile<'_>) -> Result<RuleScope, String> {
+    pub(crate) fn from_call(call_profile: &CallProfile<'_>) -> Result<RuleScope, String> {
         let mut paths: BTreeMap<String, PathScope> = BTreeMap::new();
-        for (key, path) in &wanted.paths {
+        for (key, path) in &call_profile.paths {
             if paths.insert(key.clone(), PathScope::Exactly(path.clone())).is_some() {
                 return Err(format!("`{key}` names several paths: this call can only be approved once"));
             }
         }
-        let command = match wanted.commands.as_slice() {
+        let command = match call_profile.commands.as_slice() {
             [] => None,
-            [words] => Some(RuleCommand::exact(words)),
+            [argv] => Some(RuleCommand::exact(argv)),
             _ => return Err("it names several commands: this call can only be approved once".to_owned()),
         };
-        let nothing_named = paths.is_empty() && command.is_none() && wanted.hosts.is_empty();
+        let nothing_named = paths.is_empty() && command.is_none() && call_profile.hosts.is_empty();
         let subject = match nothing_named {
-            true => RuleSubject::Arguments { digest: wanted.arguments_digest.to_owned() },
+            true => RuleSubject::Arguments { digest: call_profile.arguments_digest.to_owned() },
             false => {
-                let (hosts, switches) = (wanted.hosts.clone(), wanted.switches.clone());
+                let (hosts, switches) = (call_profile.hosts.clone(), call_profile.switches.clone());
                 RuleSubject::Reaching {
                     paths,
                     command,
                     hosts,
                     switches,
-                    others: wanted.other_arguments_digest.clone(),
+                    others: call_profile.other_arguments_digest.clone(),
                 }
             }
         };
         Ok(RuleScope {
-            tool: wanted.tool.to_owned(),
-            definition: wanted.definition.to_owned(),
-            uid: wanted.caller.uid,
-            client: wanted.caller.client.clone(),
-            session: wanted.caller.session.clone(),
-            side: wanted.caller.endpoint.party(),
+            tool: call_profile.tool.to_owned(),
+            definition: call_profile.definition.to_owned(),
+            uid: call_profile.caller.uid,
+            client: call_profile.caller.client.clone(),
+            session: call_profile.caller.session.clone(),
+            side: call_profile.caller.endpoint.party(),
             connection: None,
-            mode: wanted.mode,
-            asked_by: wanted.rules.to_vec(),
-            bounds: wanted.bounds.to_owned(),
-            facts: wanted.facts.to_vec(),
+            mode: call_profile.mode,
+            approval_rules: call_profile.rules.to_vec(),
+            bounds: call_profile.bounds.to_owned(),
+            facts: call_profile.facts.to_vec(),
             subject,
         })
     }
@@ -152,7 +155,7 @@ impl RuleScope {
                 return Err("this call names no path and no command".to_owned());
             };
             match (paths.get_mut(key), command.as_mut()) {
-                (Some(place), _) => *place = place.widen(key, value)?,
+                (Some(scope), _) => *scope = scope.widen(key, value)?,
                 (None, Some(command)) if key == "command" => {
                     *command = command.widen(value, &self.facts)?;
                     // The files that further words may name are not known yet.
@@ -169,29 +172,27 @@ impl RuleScope {
     }
 
     /// Returns true if the rule covers a call.
-    pub(crate) fn covers(&self, wanted: &CallProfile<'_>) -> bool {
-        let caller = wanted.caller;
+    pub(crate) fn covers(&self, call_profile: &CallProfile<'_>) -> bool {
+        let caller = call_profile.caller;
         let same_party = (self.uid, &self.client, &self.session, self.side)
             == (caller.uid, &caller.client, &caller.session, caller.endpoint.party());
-        let same_connection = self
-            .connection
-            .as_ref()
-            .is_none_or(|(life, connection)| life == wanted.instance_id && *connection == caller.connection);
-        let same_moment = self.mode == wanted.mode
-            && self.bounds == wanted.bounds
-            && self.matches_facts(wanted)
-            && wanted.rules.iter().all(|rule| self.asked_by.contains(rule));
-        let same_tool = self.tool == wanted.tool && self.definition == wanted.definition;
-        same_party && same_connection && same_moment && same_tool && self.subject.matches(wanted)
+        let same_connection = self.connection.as_ref().is_none_or(|(life, connection)| {
+            life == call_profile.instance_id && *connection == caller.connection
+        });
+        let same_moment = self.mode == call_profile.mode
+            && self.bounds == call_profile.bounds
+            && self.matches_facts(call_profile)
+            && call_profile.rules.iter().all(|rule| self.approval_rules.contains(rule));
+        let same_tool = self.tool == call_profile.tool && self.definition == call_profile.definition;
+        same_party && same_connection && same_moment && same_tool && self.subject.matches(call_profile)
     }
 
     /// Returns true if the facts from the preview are the same. Files named by further words of an open
     /// command are ignored.
-    fn matches_facts(&self, wanted: &CallProfile<'_>) -> bool {
-        let is_open =
-            matches!(&self.subject, RuleSubject::Reaching { command: Some(words), .. } if words.is_open());
+    fn matches_facts(&self, call_profile: &CallProfile<'_>) -> bool {
+        let is_open = matches!(&self.subject, RuleSubject::Reaching { command: Some(command), .. } if command.is_prefix());
         let counts = |(label, _): &&(String, String)| !is_open || label != READS_LABEL;
-        wanted.facts.iter().filter(counts).eq(&self.facts)
+        call_profile.facts.iter().filter(counts).eq(&self.facts)
     }
 
     /// The complete rule as text.
@@ -200,7 +201,7 @@ impl RuleScope {
         match &self.subject {
             RuleSubject::Arguments { .. } => lines.push("  all arguments are the same".to_owned()),
             RuleSubject::Reaching { paths, command, hosts, switches, others } => {
-                lines.extend(paths.iter().map(|(key, place)| match place {
+                lines.extend(paths.iter().map(|(key, scope)| match scope {
                     PathScope::Exactly(path) => format!("  {key} is {path}"),
                     PathScope::Within(glob) => format!("  {key} matches {glob}"),
                 }));
@@ -219,7 +220,7 @@ impl RuleScope {
             self.uid,
             self.side.description_suffix()
         ));
-        lines.push(format!("in {}, required by {}", self.mode, self.asked_by.join(", ")));
+        lines.push(format!("in {}, required by {}", self.mode, self.approval_rules.join(", ")));
         lines.extend(self.facts.iter().map(|(label, text)| format!("{label} {text}")));
         lines.push(self.bounds.clone());
         lines
@@ -227,23 +228,23 @@ impl RuleScope {
 }
 
 impl RuleSubject {
-    fn matches(&self, wanted: &CallProfile<'_>) -> bool {
+    fn matches(&self, call_profile: &CallProfile<'_>) -> bool {
         match self {
-            RuleSubject::Arguments { digest } => digest == wanted.arguments_digest,
+            RuleSubject::Arguments { digest } => digest == call_profile.arguments_digest,
             RuleSubject::Reaching { paths, command, hosts, switches, others } => {
                 let path_is_covered =
-                    |(key, path): &(String, String)| paths.get(key).is_some_and(|place| place.matches(path));
-                let command_is_covered = match (command, wanted.commands.as_slice()) {
+                    |(key, path): &(String, String)| paths.get(key).is_some_and(|scope| scope.matches(path));
+                let command_is_covered = match (command, call_profile.commands.as_slice()) {
                     (None, []) => true,
-                    (Some(command), [words]) => command.covers(words),
+                    (Some(command), [argv]) => command.covers(argv),
                     _ => false,
                 };
-                wanted.paths.len() == paths.len()
-                    && wanted.paths.iter().all(path_is_covered)
+                call_profile.paths.len() == paths.len()
+                    && call_profile.paths.iter().all(path_is_covered)
                     && command_is_covered
-                    && wanted.hosts.iter().all(|host| hosts.contains(host))
-                    && wanted.switches == *switches
-                    && wanted.other_arguments_digest == *others
+                    && call_profile.hosts.iter().all(|host| hosts.contains(host))
+                    && call_profile.switches == *switches
+                    && call_profile.other_arguments_digest == *others
             }
         }
     }

@@ -110,13 +110,13 @@ impl SessionTable {
     /// Opens a session and records it. `charge` is given the size of its records and may refuse them.
     pub fn open(
         &self,
-        wish: SessionTerms,
+        requested: SessionTerms,
         by: Caller,
         (usual, registry): (&SessionsEntry, &ToolRegistry),
         ledger: &Ledger,
         charge: impl FnOnce(&Caller, usize) -> Result<(), SessionError>,
     ) -> Result<OpenedSession, SessionError> {
-        let (terms, name) = (CheckedTerms::check(&wish, usual)?, wish.name);
+        let (terms, name) = (CheckedTerms::check(&requested, usual)?, requested.name);
         // The server opens worker sockets one at a time, so the capacity checked here cannot be taken before
         // the insert.
         self.check_capacity(&by, name.is_some())?;
@@ -223,9 +223,9 @@ impl WorkerSession {
     /// Returns true if the allowlist contains this tool, by any of its current names.
     pub fn allows(&self, tool: &str, registry: &ToolRegistry) -> bool {
         let same = |listed: &String| {
-            let (listed_as, asked_as) = (registry.get(listed), registry.get(tool));
-            match (listed_as, asked_as) {
-                (Some(listed), Some(asked)) => Arc::ptr_eq(listed, asked),
+            let (listed_as, requested_as) = (registry.get(listed), registry.get(tool));
+            match (listed_as, requested_as) {
+                (Some(listed), Some(requested_tool)) => Arc::ptr_eq(listed, requested_tool),
                 _ => false,
             }
         };
@@ -265,11 +265,11 @@ impl WorkerSession {
     /// Remaining budgets of this turn.
     pub fn remaining(&self) -> Map<String, Value> {
         let turn = *self.turn();
-        let mut left = Map::from_iter([("hops".to_owned(), json!(turn.hops_left(self.budget())))]);
+        let mut remaining = Map::from_iter([("hops".to_owned(), json!(turn.hops_left(self.budget())))]);
         if let Some((_, amount)) = self.budget().cap.mode_and_amount() {
-            left.insert("cost".to_owned(), json!((amount - turn.cost).max(0.0)));
+            remaining.insert("cost".to_owned(), json!((amount - turn.cost).max(0.0)));
         }
-        left
+        remaining
     }
 
     /// Report for the result of a call: budgets, and the marks around untrusted content.

@@ -45,7 +45,7 @@ pub(crate) struct StoredRequest {
 }
 
 /// Time for which a denial also answers the same request of the same caller.
-const DENIAL_LASTS: Duration = Duration::from_secs(10 * 60);
+const DENIAL_TTL: Duration = Duration::from_secs(10 * 60);
 
 /// Earlier request of the same caller for the same effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,9 +108,9 @@ impl Approvals {
             .queue()
             .requests()
             .iter()
-            .filter(|(_, asked)| asked.state.is_open())
-            .map(|(id, asked)| {
-                ((*id).clone(), asked.terms.request_digest.clone(), asked.state == RequestState::Pending)
+            .filter(|(_, queued)| queued.state.is_open())
+            .map(|(id, queued)| {
+                ((*id).clone(), queued.terms.request_digest.clone(), queued.state == RequestState::Pending)
             })
             .collect();
         for (id, digest, waits) in open {
@@ -176,7 +176,7 @@ impl Approvals {
     /// Finds an earlier request of this caller for this effect that answers a new one.
     pub fn find_earlier(&self, effect: &CallEffect, caller: &Caller) -> Option<EarlierRequest> {
         let now = self.now();
-        let since = now.checked_sub(DENIAL_LASTS).unwrap_or(Timestamp::MIN);
+        let since = now.checked_sub(DENIAL_TTL).unwrap_or(Timestamp::MIN);
         let queue = self.queue();
         let (id, queued) = queue.find_earlier(effect.digest(), caller, (now, since))?;
         Some(match &queued.state {
@@ -241,8 +241,8 @@ impl Approvals {
     pub fn pending_count(&self) -> usize {
         let now = self.now();
         let waits =
-            |asked: &QueuedRequest| asked.state == RequestState::Pending && now < asked.terms.expires_at;
-        self.queue().requests().iter().filter(|(_, asked)| waits(asked)).count()
+            |queued: &QueuedRequest| queued.state == RequestState::Pending && now < queued.terms.expires_at;
+        self.queue().requests().iter().filter(|(_, queued)| waits(queued)).count()
     }
 
     /// Applies a change that was proposed under `change_lock`: to the disk first, then to the queue.
@@ -316,16 +316,16 @@ impl Approvals {
                 return;
             }
         };
-        let held = self.pending_gauges.lock().unwrap_or_else(PoisonError::into_inner).remove(&approval.id);
-        let Some(asked) = self.queue().get(&approval.id).cloned() else { return };
-        if held.is_none() {
+        let gauge = self.pending_gauges.lock().unwrap_or_else(PoisonError::into_inner).remove(&approval.id);
+        let Some(queued) = self.queue().get(&approval.id).cloned() else { return };
+        if gauge.is_none() {
             return;
         }
-        let wait = self.now().duration_since(asked.terms.requested_at);
+        let wait = self.now().duration_since(queued.terms.requested_at);
         let wait = Duration::try_from(wait).unwrap_or_default();
         metrics::record_approval(decision, wait);
         emit(TelemetryEvent::ApprovalDecided {
-            call: event_subject(&asked.terms.call),
+            call: event_subject(&queued.terms.call),
             approval_id: &approval.id,
             decision,
             by: approval.by.as_deref().unwrap_or("none"),

@@ -65,17 +65,17 @@ impl Approvals {
     /// Builds an approval request, or returns the refusal if the call cannot be shown to the operator. Stores
     /// nothing.
     fn prepare(&self, id: &str, requested: RequestedCall<'_>) -> Result<PreparedRequest, Box<Refusal>> {
-        let RequestedCall { call, question, effect, timeout, edited } = requested;
+        let RequestedCall { call, question: approval, effect, timeout, edited } = requested;
         let requested_at = self.now();
         let expires_at = saturating_add(requested_at, timeout);
         let header = RequestHeader { id, requested_at, expires_at, edited };
-        let request = effect.to_request(call, question.permit(), question.approval_rules(), header)?;
-        let rules = rule_names(question.approval_rules());
+        let request = effect.to_request(call, approval.permit(), approval.approval_rules(), header)?;
+        let rules = rule_names(approval.approval_rules());
         let rule = {
-            let wanted = effect.call_profile(call, question.permit(), &self.instance_id, &rules);
+            let wanted = effect.call_profile(call, approval.permit(), &self.instance_id, &rules);
             RuleScope::from_call(&wanted).ok()
         };
-        let arguments = (request.masked == 0).then(|| question.call().arguments().clone());
+        let arguments = (request.masked == 0).then(|| approval.call().arguments().clone());
         let stored = StoredRequest { request, rule, arguments };
         let bytes = canonical::bytes(&json!(stored));
         let request_digest = self.ledger.keyed_digest(&bytes);

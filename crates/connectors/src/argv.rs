@@ -21,11 +21,11 @@ pub(crate) fn placeholder(word: &str) -> Option<&str> {
 pub(crate) fn option_position_arguments(template: &[ArgvPart]) -> Vec<String> {
     let mut exposed = Vec::new();
     for part in template {
-        let words = part.words();
-        let before = words.iter().take_while(|word| *word != END_OF_OPTIONS);
+        let template_args = part.arguments();
+        let before = template_args.iter().take_while(|word| *word != END_OF_OPTIONS);
         exposed.extend(before.filter_map(|word| placeholder(word)).map(str::to_owned));
-        let may_be_left_out = words.iter().any(|word| placeholder(word).is_some());
-        if words.iter().any(|word| word == END_OF_OPTIONS) && !may_be_left_out {
+        let may_be_left_out = template_args.iter().any(|word| placeholder(word).is_some());
+        if template_args.iter().any(|word| word == END_OF_OPTIONS) && !may_be_left_out {
             break;
         }
     }
@@ -33,7 +33,7 @@ pub(crate) fn option_position_arguments(template: &[ArgvPart]) -> Vec<String> {
 }
 
 /// Builds the words of a call. Paths are the canonical paths that were opened, for every item of a list.
-pub(crate) fn build_words(
+pub(crate) fn build_argv(
     template: &[ArgvPart],
     permit: &Permit,
     arguments: &Arguments,
@@ -50,27 +50,27 @@ fn fill_template(
     arguments: &Arguments,
     opened: &dyn Fn(&str) -> Vec<OsString>,
 ) -> Result<Vec<OsString>, Failure> {
-    let mut words: Vec<OsString> = Vec::new();
+    let mut argv: Vec<OsString> = Vec::new();
     let mut has_ended = false;
     for part in template {
-        let names = || part.words().iter().filter_map(|word| placeholder(word));
-        let given = |name: &str| arguments.get(name).filter(|value| !value.is_null());
-        let left_out = |name: &str| matches!(given(name), None | Some(Value::Bool(false)));
+        let names = || part.arguments().iter().filter_map(|word| placeholder(word));
+        let argument_value = |name: &str| arguments.get(name).filter(|value| !value.is_null());
+        let left_out = |name: &str| matches!(argument_value(name), None | Some(Value::Bool(false)));
         match part {
             ArgvPart::Optional(_) if names().any(left_out) => continue,
             ArgvPart::Optional(_) | ArgvPart::Word(_) => {}
         }
-        for word in part.words() {
+        for word in part.arguments() {
             let Some(name) = placeholder(word) else {
                 has_ended |= word == END_OF_OPTIONS;
-                words.push(word.into());
+                argv.push(word.into());
                 continue;
             };
             let paths = opened(name);
-            let before = words.len();
-            match given(name) {
-                _ if !paths.is_empty() => words.extend(paths),
-                Some(value) => push_value(&mut words, name, value, matches!(part, ArgvPart::Optional(_)))?,
+            let before = argv.len();
+            match argument_value(name) {
+                _ if !paths.is_empty() => argv.extend(paths),
+                Some(value) => push_value(&mut argv, name, value, matches!(part, ArgvPart::Optional(_)))?,
                 None => {
                     let message =
                         format!("the argument `{name}` is missing, but the command line requires it");
@@ -79,7 +79,7 @@ fn fill_template(
                 }
             }
             // Checked again, because a processor may have changed the value since the validators ran.
-            let mut added = words.iter().skip(before);
+            let mut added = argv.iter().skip(before);
             if !has_ended && added.any(|word| word.as_encoded_bytes().starts_with(b"-")) {
                 let message = format!(
                     "the program was not started: the value of `{name}` would be parsed as an option"
@@ -89,22 +89,17 @@ fn fill_template(
             }
         }
     }
-    Ok(words)
+    Ok(argv)
 }
 
-fn push_value(
-    words: &mut Vec<OsString>,
-    name: &str,
-    value: &Value,
-    is_optional: bool,
-) -> Result<(), Failure> {
+fn push_value(argv: &mut Vec<OsString>, name: &str, value: &Value, is_optional: bool) -> Result<(), Failure> {
     match value {
-        Value::String(text) => words.push(text.into()),
-        Value::Number(number) => words.push(number.to_string().into()),
+        Value::String(text) => argv.push(text.into()),
+        Value::Number(number) => argv.push(number.to_string().into()),
         // The value has already decided whether the part is present.
         Value::Bool(_) if is_optional => {}
-        Value::Bool(value) => words.push(value.to_string().into()),
-        Value::Array(items) => items.iter().try_for_each(|item| push_value(words, name, item, false))?,
+        Value::Bool(value) => argv.push(value.to_string().into()),
+        Value::Array(items) => items.iter().try_for_each(|item| push_value(argv, name, item, false))?,
         Value::Null | Value::Object(_) => {
             let message = format!("the argument `{name}` cannot be passed on a command line");
             return Err(Failure::new(FailureKind::WrongKind, message)

@@ -32,7 +32,7 @@ struct CommandTemplate {
     executable: String,
     argv: Vec<ArgvPart>,
     /// Words of the command's name, for a command without `argv`. The words of the argument `args` follow them.
-    implicit_words: Option<Vec<String>>,
+    implicit_args: Option<Vec<String>>,
     grant: FolderAccess,
     /// Arguments of the installation check.
     check_arguments: Option<Vec<String>>,
@@ -43,7 +43,7 @@ impl CliTool {
     pub(crate) fn new(
         sandbox: &Sandbox,
         section: &CliSection,
-        (command, implicit_words): (&ToolCommand, Option<Vec<String>>),
+        (command, implicit_args): (&ToolCommand, Option<Vec<String>>),
         (before, after): (InputProcessor, OutputProcessor),
         pin: FilePin,
     ) -> Self {
@@ -51,11 +51,11 @@ impl CliTool {
         let line = CommandTemplate {
             executable: section.executable.clone(),
             argv: command.argv.clone(),
-            implicit_words,
+            implicit_args,
             grant: grant_for_category(command.category.as_ref()),
             check_arguments: section
                 .install_check_args()
-                .map(|words| words.into_iter().map(str::to_owned).collect()),
+                .map(|args| args.into_iter().map(str::to_owned).collect()),
             check_passed: AtomicBool::new(false),
         };
         CliTool {
@@ -71,18 +71,22 @@ impl CliTool {
         }
     }
 
-    async fn execute(self, order: Arc<RecordedPermit>, progress: Progress) -> Result<ToolOutput, Failure> {
-        self.check_installed(&order).await?;
-        let permit = order.value();
+    async fn execute(
+        self,
+        recorded_permit: Arc<RecordedPermit>,
+        progress: Progress,
+    ) -> Result<ToolOutput, Failure> {
+        self.check_installed(&recorded_permit).await?;
+        let permit = recorded_permit.value();
         let arguments = self.input_processor.process(permit.call().tool_arguments(), permit).await?;
         let line = Arc::clone(&self.template);
         let command = move |permit: &Permit, deadline| line.command(permit, &arguments, deadline);
-        self.output_processor.process(self.program.run(order, &progress, command).await?).await
+        self.output_processor.process(self.program.run(recorded_permit, &progress, command).await?).await
     }
 
     /// Runs the installation check of the manifest until it has succeeded once.
-    async fn check_installed(&self, order: &Arc<RecordedPermit>) -> Result<(), Failure> {
-        let Some(words) = self
+    async fn check_installed(&self, recorded_permit: &Arc<RecordedPermit>) -> Result<(), Failure> {
+        let Some(args) = self
             .template
             .check_arguments
             .clone()
@@ -90,13 +94,13 @@ impl CliTool {
         else {
             return Ok(());
         };
-        let (executable, shown) = (self.template.executable.clone(), words.join(" "));
+        let (executable, shown) = (self.template.executable.clone(), args.join(" "));
         let program = ToolProgram { output: OutputForm::Text, ..self.program.clone() };
         let command = move |_: &Permit, deadline: Instant| {
             let deadline = deadline.min(Instant::now() + CHECK_TIMEOUT);
-            Ok(SandboxCommand::read_only(executable, words.iter().map(Into::into).collect(), deadline))
+            Ok(SandboxCommand::read_only(executable, args.iter().map(Into::into).collect(), deadline))
         };
-        let tried = program.run(Arc::clone(order), &Progress::default(), command).await?;
+        let tried = program.run(Arc::clone(recorded_permit), &Progress::default(), command).await?;
         if tried.value.get("exit_code").and_then(Value::as_i64) == Some(0) {
             self.template.check_passed.store(true, Ordering::Relaxed);
             return Ok(());
@@ -131,23 +135,28 @@ impl CommandTemplate {
         deadline: Instant,
     ) -> Result<SandboxCommand, Failure> {
         let folder = permit.path(CWD_ARGUMENT).map(|path| path.canonical().to_owned());
-        let words = match &self.implicit_words {
-            Some(words) => implicit_words(words, arguments),
-            None => argv::build_words(&self.argv, permit, arguments)?,
+        let args = match &self.implicit_args {
+            Some(args) => implicit_args(args, arguments),
+            None => argv::build_argv(&self.argv, permit, arguments)?,
         };
         Ok(SandboxCommand {
             working_directory: WorkingDirectory::from_request(folder),
             folder_access: self.grant,
-            ..SandboxCommand::read_only(&self.executable, words, deadline)
+            ..SandboxCommand::read_only(&self.executable, args, deadline)
         })
     }
 }
 
 /// Returns the words of a command without `argv`. The schema permits only a list of texts as `args`, and the
 /// command rules of the policy have judged the whole command.
-fn implicit_words(words: &[String], arguments: &Arguments) -> Vec<OsString> {
-    let given = arguments.get(ARGS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
-    words.iter().map(String::as_str).chain(given.filter_map(Value::as_str)).map(Into::into).collect()
+fn implicit_args(prefix_args: &[String], arguments: &Arguments) -> Vec<OsString> {
+    let caller_args = arguments.get(ARGS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
+    prefix_args
+        .iter()
+        .map(String::as_str)
+        .chain(caller_args.filter_map(Value::as_str))
+        .map(Into::into)
+        .collect()
 }
 
 impl ToolExecutor for CliTool {
@@ -159,22 +168,22 @@ impl ToolExecutor for CliTool {
     }
 
     fn backing(&self) -> Vec<(&'static str, String)> {
-        let words = |part: &ArgvPart| match part {
+        let display_part = |part: &ArgvPart| match part {
             ArgvPart::Word(word) => word.clone(),
-            ArgvPart::Optional(words) => format!("[{}]", words.join(" ")),
+            ArgvPart::Optional(group) => format!("[{}]", group.join(" ")),
         };
-        let mut argv: Vec<String> = self.template.argv.iter().map(words).collect();
-        if let Some(words) = &self.template.implicit_words {
-            argv.extend(words.iter().cloned().chain([format!("{{{ARGS_ARGUMENT}}}")]));
+        let mut argv: Vec<String> = self.template.argv.iter().map(display_part).collect();
+        if let Some(args) = &self.template.implicit_args {
+            argv.extend(args.iter().cloned().chain([format!("{{{ARGS_ARGUMENT}}}")]));
         }
         vec![("program", self.template.executable.clone()), ("argv", argv.join(" "))]
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        self.run_with_progress(order, Progress::default())
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        self.run_with_progress(recorded_permit, Progress::default())
     }
 
-    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
-        Box::pin(self.clone().execute(order, progress))
+    fn run_with_progress(&self, recorded_permit: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+        Box::pin(self.clone().execute(recorded_permit, progress))
     }
 }

@@ -54,11 +54,11 @@ impl From<OutboundError> for McpError {
 impl McpError {
     /// Removes a key from text that comes from the server.
     pub(crate) fn masked(self, credential: &Credential) -> McpError {
-        let text = |reported_text: String| credential.mask(&reported_text).unwrap_or(reported_text);
+        let text = |server_text: String| credential.mask(&server_text).unwrap_or(server_text);
         match self {
-            McpError::ConnectionLost(reported_text) => McpError::ConnectionLost(text(reported_text)),
+            McpError::ConnectionLost(server_text) => McpError::ConnectionLost(text(server_text)),
             McpError::RpcError { code, message } => McpError::RpcError { code, message: text(message) },
-            McpError::ProtocolViolation(reported_text) => McpError::ProtocolViolation(text(reported_text)),
+            McpError::ProtocolViolation(server_text) => McpError::ProtocolViolation(text(server_text)),
             other => other,
         }
     }
@@ -91,10 +91,10 @@ impl McpError {
     }
 
     /// Converts the error into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, reported_text: &str) -> Failure {
-        let hint = match reported_text.trim() {
+    pub(crate) fn into_failure(self, server_text: &str) -> Failure {
+        let hint = match server_text.trim() {
             "" => "run the server command of the manifest by hand to see the problem".to_owned(),
-            reported_text => format!("its last output: {reported_text}"),
+            server_text => format!("its last output: {server_text}"),
         };
         let failed = |kind, error: &McpError| Failure::new(kind, error.to_string());
         match self {
@@ -152,11 +152,13 @@ impl CallAbort {
     }
 
     /// Converts the reason into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, text: &str, order: &RecordedPermit) -> Failure {
+    pub(crate) fn into_failure(self, text: &str, recorded_permit: &RecordedPermit) -> Failure {
         match self {
             CallAbort::Rejected(failure) => failure,
             CallAbort::BeforeCall(error) => error.into_failure(text),
-            CallAbort::AfterCall(error) if error.may_have_happened() && is_recorded_as_change(order) => {
+            CallAbort::AfterCall(error)
+                if error.may_have_happened() && is_recorded_as_change(recorded_permit) =>
+            {
                 let message = format!("{error}; the call may have taken effect");
                 let hint = match text.trim() {
                     "" => "check its effect first; Sinew does not retry".to_owned(),
@@ -176,7 +178,7 @@ impl CallAbort {
 }
 
 /// Returns true if the call is recorded in the ledger as a change.
-fn is_recorded_as_change(order: &RecordedPermit) -> bool {
-    let category = order.value().call().definition().category();
+fn is_recorded_as_change(recorded_permit: &RecordedPermit) -> bool {
+    let category = recorded_permit.value().call().definition().category();
     ![Category::READ_ONLY, Category::SELF_CHECK].contains(category)
 }

@@ -41,17 +41,21 @@ impl InputProcessor {
                 .with_hint("the tool's processor failed: fix its manifest")
         };
         let input = Value::Object(arguments);
-        let made = bounded_json::compute(&self.workers, processor, &input).await;
-        let made = made.map_err(|error| failed(error.to_string()))?;
-        let (Value::Object(given), Value::Object(made)) = (input, made) else {
+        let processed = bounded_json::compute(&self.workers, processor, &input).await;
+        let processed = processed.map_err(|error| failed(error.to_string()))?;
+        let (Value::Object(original), Value::Object(processed)) = (input, processed) else {
             return Err(failed(format!("`{}` did not return an object", processor.id)));
         };
         let definition = permit.call().definition();
         let paths = definition.path_arguments().iter().map(|argument| argument.key.as_str());
         let outward = definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
-        match paths.chain(outward).chain([SESSION_ARGUMENT]).find(|key| given.get(*key) != made.get(*key)) {
+        match paths
+            .chain(outward)
+            .chain([SESSION_ARGUMENT])
+            .find(|key| original.get(*key) != processed.get(*key))
+        {
             Some(key) => Err(failed(format!("`{}` changed `{key}`, which was judged already", processor.id))),
-            None => Ok(made),
+            None => Ok(processed),
         }
     }
 
@@ -89,9 +93,9 @@ impl PreviewedArguments {
         let Some(by) = by else {
             return CallPreview { facts, execution_site: at_work, ..CallPreview::default() };
         };
-        let given =
+        let original =
             format!("arguments rewritten by the processor `{by}`: {}", Value::Object(arguments.clone()));
-        facts.push(("gets".to_owned(), given));
+        facts.push(("gets".to_owned(), original));
         CallPreview { facts, rewritten: Some(arguments), execution_site: at_work, ..CallPreview::default() }
     }
 }

@@ -105,15 +105,22 @@ impl McpTool {
         }
     }
 
-    async fn execute(self, order: Arc<RecordedPermit>, progress: Progress) -> Result<ToolOutput, Failure> {
-        let deadline = Instant::now() + order.value().timeout();
-        let arguments = self.input_processor.process(with_opened_paths(order.value()), order.value()).await?;
+    async fn execute(
+        self,
+        recorded_permit: Arc<RecordedPermit>,
+        progress: Progress,
+    ) -> Result<ToolOutput, Failure> {
+        let deadline = Instant::now() + recorded_permit.value().timeout();
+        let arguments = self
+            .input_processor
+            .process(with_opened_paths(recorded_permit.value()), recorded_permit.value())
+            .await?;
         let owner = ClientOwner {
-            party: order.value().call().party(),
-            session: order.call().caller.session.clone(),
+            party: recorded_permit.value().call().party(),
+            session: recorded_permit.call().caller.session.clone(),
             sandbox_fingerprint: None,
         };
-        let place = match &self.endpoint {
+        let target = match &self.endpoint {
             ServerEndpoint::Http(url) => ConnectTarget::Http(url.clone(), owner),
             ServerEndpoint::Sse(url) => ConnectTarget::Sse(url.clone()),
             ServerEndpoint::WebSocket(url) => ConnectTarget::WebSocket(url.clone()),
@@ -123,21 +130,21 @@ impl McpTool {
                     let variables = server.variables.read()?;
                     Ok(SandboxCommand { variables, ..server.command(permit, grant, deadline)? })
                 };
-                let (confined, enclosure) = program.prepare_reusable(&order, start).await?;
+                let (confined, enclosure) = program.prepare_reusable(&recorded_permit, start).await?;
                 let owner =
                     enclosure.map(|enclosure| ClientOwner { sandbox_fingerprint: Some(enclosure), ..owner });
                 ConnectTarget::Process(Box::new(confined), owner)
             }
         };
         let call = (self.tool.as_str(), arguments, self.output_form);
-        let (answer, tier) = tokio::select! {
-            answered = self.upstream.call(&order, place, call, (deadline, &progress)) => answered?,
+        let (result, tier) = tokio::select! {
+            called = self.upstream.call(&recorded_permit, target, call, (deadline, &progress)) => called?,
             () = self.upstream.sandbox.closing() => {
                 return Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down"));
             }
         };
-        let content = answer.content;
-        match answer.outcome {
+        let content = result.content;
+        match result.outcome {
             McpToolOutcome::Output(value) => {
                 let output = ToolOutput { value, content, sandbox: tier, ..ToolOutput::default() };
                 self.output_processor.process(output).await
@@ -168,12 +175,12 @@ impl ServerCommand {
         self.check_files()?;
         let writes =
             permit.sandbox_folders().iter().any(|folder| folder.access() == WorkspaceAccess::ReadWrite);
-        let is_kept = grant == FolderAccess::ReadOnly || !writes;
-        let deadline = if is_kept { Instant::now() + MAX_SERVER_LIFETIME } else { deadline };
-        let words = self.arguments().iter().map(Into::into).collect();
+        let is_reusable = grant == FolderAccess::ReadOnly || !writes;
+        let deadline = if is_reusable { Instant::now() + MAX_SERVER_LIFETIME } else { deadline };
+        let arguments = self.arguments().iter().map(Into::into).collect();
         Ok(SandboxCommand {
             folder_access: grant,
-            ..SandboxCommand::read_only(self.program(), words, deadline)
+            ..SandboxCommand::read_only(self.program(), arguments, deadline)
         })
     }
 }
@@ -187,15 +194,15 @@ impl ToolExecutor for McpTool {
         let (mut facts, at_work) = match &self.endpoint {
             ServerEndpoint::Process(server, program) => {
                 let command = server.command(permit, self.grant, Instant::now())?;
-                let words: Vec<OsString> = command.arguments.clone();
-                (program.preview_facts(permit, &command, &words)?, ExecutionSite::AsDefined)
+                let arguments: Vec<OsString> = command.arguments.clone();
+                (program.preview_facts(permit, &command, &arguments)?, ExecutionSite::AsDefined)
             }
             ServerEndpoint::Http(url) => {
                 (vec![("server".to_owned(), format!("POST {url}"))], ExecutionSite::RemoteServer)
             }
             ServerEndpoint::Sse(url) => {
-                let reported = format!("GET {url}, then POST to the endpoint that it names");
-                (vec![("server".to_owned(), reported)], ExecutionSite::RemoteServer)
+                let description = format!("GET {url}, then POST to the endpoint that it names");
+                (vec![("server".to_owned(), description)], ExecutionSite::RemoteServer)
             }
             ServerEndpoint::WebSocket(url) => (
                 vec![("server".to_owned(), format!("GET {url}, upgraded to a WebSocket"))],
@@ -227,12 +234,12 @@ impl ToolExecutor for McpTool {
         self.upstream.release(owner);
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        self.run_with_progress(order, Progress::default())
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        self.run_with_progress(recorded_permit, Progress::default())
     }
 
-    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
-        Box::pin(self.clone().execute(order, progress))
+    fn run_with_progress(&self, recorded_permit: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+        Box::pin(self.clone().execute(recorded_permit, progress))
     }
 
     fn pinned_description(&self) -> Option<Value> {

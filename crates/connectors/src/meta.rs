@@ -30,33 +30,34 @@ pub(crate) struct MetaTool {
 }
 
 impl MetaTool {
-    async fn execute(self, order: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
-        let deadline = Instant::now() + order.value().timeout();
-        let plan = self.plan(&order).await?;
-        let mut given = StepResults::new();
+    async fn execute(self, recorded_permit: Arc<RecordedPermit>) -> Result<ToolOutput, Failure> {
+        let deadline = Instant::now() + recorded_permit.value().timeout();
+        let plan = self.plan(&recorded_permit).await?;
+        let mut step_results = StepResults::new();
         for step in &plan.steps {
             let result = self
-                .run_step(step, &given, &order, deadline)
+                .run_step(step, &step_results, &recorded_permit, deadline)
                 .await
-                .map_err(|failure| with_step_results(failure, &given))?;
+                .map_err(|failure| with_step_results(failure, &step_results))?;
             let is_done = result.success;
             let entry = json!({"success": is_done, "output": result.output, "error": result.error});
-            given.insert(step.id.clone(), entry);
+            step_results.insert(step.id.clone(), entry);
             if !is_done && !step.optional {
-                return Err(with_step_results(step_failure(step, result), &given));
+                return Err(with_step_results(step_failure(step, result), &step_results));
             }
         }
-        let value = plan.output(&given).map_err(|why| with_step_results(invalid_plan(&why), &given))?;
+        let value =
+            plan.output(&step_results).map_err(|why| with_step_results(invalid_plan(&why), &step_results))?;
         self.output_processor.process(ToolOutput { value, ..ToolOutput::default() }).await
     }
 
-    async fn plan(&self, order: &RecordedPermit) -> Result<CallPlan, Failure> {
-        let arguments = with_opened_paths(order.value());
+    async fn plan(&self, recorded_permit: &RecordedPermit) -> Result<CallPlan, Failure> {
+        let arguments = with_opened_paths(recorded_permit.value());
         let plan = match &self.orchestration {
             None => CallPlan::call_each(&self.aggregates, &arguments),
             Some(helper) => {
-                let answer = bounded_json::compute(&self.workers, helper, &Value::Object(arguments)).await;
-                CallPlan::parse(answer.map_err(|error| invalid_plan(&error.to_string()))?)
+                let computed = bounded_json::compute(&self.workers, helper, &Value::Object(arguments)).await;
+                CallPlan::parse(computed.map_err(|error| invalid_plan(&error.to_string()))?)
             }
         };
         plan.map_err(|why| invalid_plan(&why))
@@ -65,8 +66,8 @@ impl MetaTool {
     async fn run_step(
         &self,
         step: &PlanStep,
-        given: &StepResults,
-        order: &RecordedPermit,
+        step_results: &StepResults,
+        recorded_permit: &RecordedPermit,
         deadline: Instant,
     ) -> Result<ToolResult, Failure> {
         if !self.may_call(&step.tool) {
@@ -76,12 +77,12 @@ impl MetaTool {
             );
             return Err(invalid_plan(&why));
         }
-        let arguments = step.resolved_arguments(given).map_err(|why| invalid_plan(&why))?;
+        let arguments = step.resolved_arguments(step_results).map_err(|why| invalid_plan(&why))?;
         let call = InnerCall {
             tool: step.tool.clone(),
             arguments,
-            caller: (*order.call().caller).clone(),
-            trace: TraceContext::from_traceparent(&order.call().trace.traceparent()),
+            caller: (*recorded_permit.call().caller).clone(),
+            trace: TraceContext::from_traceparent(&recorded_permit.call().trace.traceparent()),
             deadline: deadline.saturating_duration_since(Instant::now()),
         };
         Ok(self.pipeline.start(call)?.await)
@@ -114,8 +115,8 @@ fn step_failure(step: &PlanStep, result: ToolResult) -> Failure {
 }
 
 /// Adds the results of the completed steps, whose effects remain.
-fn with_step_results(failure: Failure, given: &StepResults) -> Failure {
-    Failure { output: Some(json!({"steps": given})), ..failure }
+fn with_step_results(failure: Failure, step_results: &StepResults) -> Failure {
+    Failure { output: Some(json!({"steps": step_results})), ..failure }
 }
 
 impl ToolExecutor for MetaTool {
@@ -132,7 +133,7 @@ impl ToolExecutor for MetaTool {
         true
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        Box::pin(self.clone().execute(order))
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        Box::pin(self.clone().execute(recorded_permit))
     }
 }

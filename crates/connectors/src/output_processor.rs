@@ -67,15 +67,17 @@ impl OutputProcessor {
     async fn extract_fields(&self, payload: &Value) -> Result<Map<String, Value>, KnowledgeError> {
         let (mut found, mut problems) = (Map::new(), Vec::new());
         for (mapping, helper) in self.fields.iter() {
-            let holder = mapping.group.as_deref().unwrap_or(&mapping.name);
-            let Some(held) = payload.get(holder) else { continue };
+            let group_name = mapping.group.as_deref().unwrap_or(&mapping.name);
+            let Some(group_value) = payload.get(group_name) else { continue };
             let value = match helper {
                 Some(helper) => {
-                    let input = json!({"id": mapping.name, "data": payload, holder: held});
+                    let input = json!({"id": mapping.name, "data": payload, group_name: group_value});
                     bounded_json::compute(&self.workers, helper, &input).await?
                 }
-                None if mapping.group.is_some() => held.get(&mapping.name).cloned().unwrap_or_default(),
-                None => held.clone(),
+                None if mapping.group.is_some() => {
+                    group_value.get(&mapping.name).cloned().unwrap_or_default()
+                }
+                None => group_value.clone(),
             };
             if value.is_null() {
                 continue;

@@ -59,8 +59,8 @@ pub(crate) type StepResults = Map<String, Value>;
 
 impl CallPlan {
     /// Parses the plan that a helper returned.
-    pub(crate) fn parse(answer: Value) -> Result<CallPlan, String> {
-        let plan: CallPlan = serde_json::from_value(answer).map_err(|error| {
+    pub(crate) fn parse(computed: Value) -> Result<CallPlan, String> {
+        let plan: CallPlan = serde_json::from_value(computed).map_err(|error| {
             let error = error.to_string();
             format!(
                 "it is not a plan: {}",
@@ -106,12 +106,12 @@ impl CallPlan {
     }
 
     /// Builds the final output.
-    pub(crate) fn output(&self, given: &StepResults) -> Result<Value, String> {
+    pub(crate) fn output(&self, step_results: &StepResults) -> Result<Value, String> {
         match &self.output {
-            Some(output) => ReferenceResolver::new(given).resolve(output, 0),
+            Some(output) => ReferenceResolver::new(step_results).resolve(output, 0),
             None => {
                 let output = |(id, one): (&String, &Value)| (id.clone(), one["output"].clone());
-                Ok(Value::Object(given.iter().map(output).collect()))
+                Ok(Value::Object(step_results.iter().map(output).collect()))
             }
         }
     }
@@ -119,11 +119,14 @@ impl CallPlan {
 
 impl PlanStep {
     /// Returns the arguments with references resolved.
-    pub(crate) fn resolved_arguments(&self, given: &StepResults) -> Result<Map<String, Value>, String> {
+    pub(crate) fn resolved_arguments(
+        &self,
+        step_results: &StepResults,
+    ) -> Result<Map<String, Value>, String> {
         if self.wording == ArgumentAuthor::Caller {
             return Ok(self.arguments.clone());
         }
-        ReferenceResolver::new(given).resolve_fields(&self.arguments, 0)
+        ReferenceResolver::new(step_results).resolve_fields(&self.arguments, 0)
     }
 }
 
@@ -134,8 +137,8 @@ struct ReferenceResolver<'g> {
 }
 
 impl<'g> ReferenceResolver<'g> {
-    fn new(given: &'g StepResults) -> Self {
-        ReferenceResolver { results: given, remaining_bytes: MAX_RESOLVED_BYTES }
+    fn new(step_results: &'g StepResults) -> Self {
+        ReferenceResolver { results: step_results, remaining_bytes: MAX_RESOLVED_BYTES }
     }
 
     fn resolve(&mut self, value: &Value, depth: usize) -> Result<Value, String> {
@@ -191,8 +194,8 @@ impl<'g> ReferenceResolver<'g> {
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
-        let left = self.remaining_bytes.checked_sub(bytes);
-        self.remaining_bytes = left.ok_or_else(|| {
+        let remaining = self.remaining_bytes.checked_sub(bytes);
+        self.remaining_bytes = remaining.ok_or_else(|| {
             format!("with its references resolved it is larger than {MAX_RESOLVED_BYTES} bytes")
         })?;
         Ok(())
@@ -201,12 +204,12 @@ impl<'g> ReferenceResolver<'g> {
 
 /// Resolves `STEP.output.…`, `STEP.success` or `STEP.error`. The id of a step may contain dots; the longest
 /// match wins.
-fn resolve_path<'g>(path: &str, given: &'g StepResults) -> Result<&'g Value, String> {
+fn resolve_path<'g>(path: &str, step_results: &'g StepResults) -> Result<&'g Value, String> {
     let missing = || {
         let path = tool::text::escape_invisible_line(&tool::text::shorten(path, 128));
         format!("`{path}` refers to no result of an earlier step")
     };
-    let of = given.iter().filter_map(|(id, one)| {
+    let of = step_results.iter().filter_map(|(id, one)| {
         let rest = path.strip_prefix(id.as_str())?;
         if rest.is_empty() { Some((id, one, "")) } else { Some((id, one, rest.strip_prefix('.')?)) }
     });

@@ -32,7 +32,7 @@ use crate::script::{LocalScript, ScriptTool};
 pub struct Connectors {
     sandbox: Sandbox,
     workers: WorkerPool,
-    gatekeeper: HttpGateway,
+    gateway: HttpGateway,
     pipeline: PipelineEntry,
     pin_store: Option<PinStore>,
     accepted_origins: Arc<HashMap<String, String>>,
@@ -57,14 +57,14 @@ impl Connectors {
     pub fn new(
         sandbox: &Sandbox,
         workers: &WorkerPool,
-        gatekeeper: &HttpGateway,
+        gateway: &HttpGateway,
         pipeline_entry: &PipelineEntry,
     ) -> Self {
         let (sandbox, workers) = (sandbox.clone(), workers.clone());
         Connectors {
             sandbox,
             workers,
-            gatekeeper: gatekeeper.clone(),
+            gateway: gateway.clone(),
             pipeline: pipeline_entry.clone(),
             pin_store: None,
             accepted_origins: Arc::default(),
@@ -184,10 +184,10 @@ impl Connectors {
         let pins = ServerPins::load(self.pin_store.as_ref(), &manifest.version_key());
         let health = ServerHealthCheck::from_manifest(manifest, section);
         let key = match (&section.key, &section.url) {
-            (Some(wish), Some(url)) => Some(ServerKey::resolve(wish, url, &self.keys)?),
+            (Some(key_requirement), Some(url)) => Some(ServerKey::resolve(key_requirement, url, &self.keys)?),
             _ => None,
         };
-        let mut upstream = Upstream::new(&self.sandbox, &self.gatekeeper, (health, key), pins);
+        let mut upstream = Upstream::new(&self.sandbox, &self.gateway, (health, key), pins);
         if let ServerEndpoint::Process(command, _) = &reach {
             upstream.start_guide = command.downloads().then(|| command.install_guide(manifest.id()));
         }
@@ -246,14 +246,14 @@ impl Connectors {
         let (text, sandbox) = (manifest.text(), &self.sandbox);
         Ok(match (behind, manifest.cli()) {
             (ManifestBackend::Program(pin), Some(section)) => {
-                let implicit_words = match manifest.command_line(command) {
+                let implicit_args = match manifest.command_line(command) {
                     CommandLine::Declared => None,
-                    CommandLine::Implicit(words) => Some(words),
+                    CommandLine::Implicit(args) => Some(args),
                     CommandLine::Unclear => {
                         return Ok((Arc::new(unclear(manifest, command)), origin_digest(&[text])));
                     }
                 };
-                let line = (command, implicit_words);
+                let line = (command, implicit_args);
                 let cli = CliTool::new(sandbox, section, line, (before, after), pin.clone());
                 (Arc::new(cli), origin_digest(&[text, pin.as_str()]))
             }
@@ -323,8 +323,8 @@ pub fn find_unregistrable(manifests: &[Manifest]) -> Vec<(&Manifest, SkippedTool
             let schema = command.output_schema.clone().map(Value::Object);
             let promised = schema.map_or(Ok(()), |schema| InputSchema::compile(&schema).map(drop));
             let promised = promised.map_err(|error| format!("its output: {error}"));
-            let wish = manifest.mcp().and_then(|section| section.key.as_ref());
-            let promised = promised.and(wish.map_or(Ok(()), check_key_header));
+            let key_requirement = manifest.mcp().and_then(|section| section.key.as_ref());
+            let promised = promised.and(key_requirement.map_or(Ok(()), check_key_header));
             let body = Arc::new(uncallable(manifest));
             let registered = registry.register(definition.clone(), body).map_err(|error| error.to_string());
             if let Err(why) = promised.and(registered) {

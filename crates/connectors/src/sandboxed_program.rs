@@ -38,13 +38,14 @@ impl ToolProgram {
     /// Runs the command to completion, and reports its output as progress.
     pub(crate) async fn run(
         &self,
-        order: Arc<RecordedPermit>,
+        recorded_permit: Arc<RecordedPermit>,
         progress: &Progress,
         command: impl FnOnce(&Permit, Instant) -> Result<SandboxCommand, Failure> + Send + 'static,
     ) -> Result<ToolOutput, Failure> {
-        let deadline = Instant::now() + order.value().timeout();
-        let confined =
-            self.prepare(&order, move |permit| command(permit, deadline), |confined| confined).await?;
+        let deadline = Instant::now() + recorded_permit.value().timeout();
+        let confined = self
+            .prepare(&recorded_permit, move |permit| command(permit, deadline), |confined| confined)
+            .await?;
         let listener = line_listener(progress, self.output);
         let ran = self.sandbox.run_with_progress(confined, listener).await;
         let report = ran.map_err(|error| self.sandbox_failure(error))?;
@@ -55,34 +56,34 @@ impl ToolProgram {
     /// write is not reused.
     pub(crate) async fn prepare_reusable(
         &self,
-        order: &Arc<RecordedPermit>,
+        recorded_permit: &Arc<RecordedPermit>,
         command: impl FnOnce(&Permit) -> Result<SandboxCommand, Failure> + Send + 'static,
     ) -> Result<(ConfinedCommand, Option<SandboxFingerprint>), Failure> {
-        let look = |confined: ConfinedCommand| {
+        let inspect = |confined: ConfinedCommand| {
             let enclosure = (!confined.can_write()).then(|| confined.fingerprint());
             (confined, enclosure)
         };
-        self.prepare(order, command, look).await
+        self.prepare(recorded_permit, command, inspect).await
     }
 
     /// Prepares the command on the blocking pool and applies `look` there. Fails if the program is not the
     /// accepted one.
     async fn prepare<T: Send + 'static>(
         &self,
-        order: &Arc<RecordedPermit>,
+        recorded_permit: &Arc<RecordedPermit>,
         command: impl FnOnce(&Permit) -> Result<SandboxCommand, Failure> + Send + 'static,
-        look: impl FnOnce(ConfinedCommand) -> T + Send + 'static,
+        inspect: impl FnOnce(ConfinedCommand) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let (program, order) = (self.clone(), Arc::clone(order));
+        let (program, recorded_permit) = (self.clone(), Arc::clone(recorded_permit));
         sandbox::prepare(move |awaited| {
-            let permit = order.value();
+            let permit = recorded_permit.value();
             let mut command = command(permit)?;
             command.output_bytes =
                 usize::try_from(permit.max_output_bytes().min(MAX_OUTPUT_BYTES)).unwrap_or(0);
             let confined = ConfinedCommand::prepare(permit, &command, awaited)
                 .map_err(|error| program.sandbox_failure(error))?;
             program.pin.check_program(confined.executable())?;
-            Ok(look(confined))
+            Ok(inspect(confined))
         })
         .await
     }
@@ -93,12 +94,12 @@ impl ToolProgram {
         &self,
         permit: &Permit,
         command: &SandboxCommand,
-        words: &[OsString],
+        arguments: &[OsString],
     ) -> Result<Vec<(String, String)>, Failure> {
         let preview = CommandPreview::of(permit, command).map_err(|error| self.sandbox_failure(error))?;
         self.pin.check_program(&preview.program)?;
         let line: Vec<_> =
-            [&command.program].into_iter().chain(words).map(|word| word.to_string_lossy()).collect();
+            [&command.program].into_iter().chain(arguments).map(|word| word.to_string_lossy()).collect();
         let input = command.input.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         let own = [
             ("argv".to_owned(), json!(line).to_string()),

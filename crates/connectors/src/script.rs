@@ -55,8 +55,8 @@ impl LocalScript {
             // Isolated mode: no modules from the working directory or from the user's packages.
             LocalRuntime::Python | LocalRuntime::Binary => ("python3", &["-I", "-c"]),
         };
-        let words = flags.iter().map(ToString::to_string).chain([source.clone()]).collect();
-        Ok(LocalScript { interpreter: interpreter.to_owned(), arguments: words, pinned_text: source })
+        let args = flags.iter().map(ToString::to_string).chain([source.clone()]).collect();
+        Ok(LocalScript { interpreter: interpreter.to_owned(), arguments: args, pinned_text: source })
     }
 
     pub(crate) fn pin(&self) -> FilePin {
@@ -141,11 +141,11 @@ impl ScriptInput {
         let input = json!({"command": self.command, "arguments": arguments});
         let input = serde_json::to_vec(&input);
         let input = input.map_err(|error| Failure::new(FailureKind::Crashed, error.to_string()))?;
-        let words = self.script.arguments.iter().map(Into::into).collect();
+        let args = self.script.arguments.iter().map(Into::into).collect();
         Ok(SandboxCommand {
             input: Some(input),
             folder_access: self.grant,
-            ..SandboxCommand::read_only(&self.script.interpreter, words, deadline)
+            ..SandboxCommand::read_only(&self.script.interpreter, args, deadline)
         })
     }
 }
@@ -156,9 +156,8 @@ impl ToolExecutor for ScriptTool {
         let command = self.input.command(&preview.arguments, Instant::now())?;
         // The operator reviewed the script when accepting it, and it has not changed, so its digest
         // identifies it.
-        let words: Vec<OsString> =
-            self.input.script.display_arguments().into_iter().map(Into::into).collect();
-        let facts = self.program.preview_facts(permit, &command, &words)?;
+        let args: Vec<OsString> = self.input.script.display_arguments().into_iter().map(Into::into).collect();
+        let facts = self.program.preview_facts(permit, &command, &args)?;
         Ok(preview.into_preview(facts, ExecutionSite::AsDefined))
     }
 
@@ -167,17 +166,19 @@ impl ToolExecutor for ScriptTool {
         vec![("program", interpreter.clone()), ("argv", self.input.script.display_arguments().join(" "))]
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        self.run_with_progress(order, Progress::default())
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        self.run_with_progress(recorded_permit, Progress::default())
     }
 
-    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+    fn run_with_progress(&self, recorded_permit: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
         let (program, feed) = (self.program.clone(), Arc::clone(&self.input));
         let (before, after) = (self.input_processor.clone(), self.output_processor.clone());
         Box::pin(async move {
-            let arguments = before.process(with_opened_paths(order.value()), order.value()).await?;
-            let answer = program.run(order, &progress, move |_, deadline| feed.command(&arguments, deadline));
-            after.process(answer.await?).await
+            let arguments =
+                before.process(with_opened_paths(recorded_permit.value()), recorded_permit.value()).await?;
+            let output = program
+                .run(recorded_permit, &progress, move |_, deadline| feed.command(&arguments, deadline));
+            after.process(output.await?).await
         })
     }
 }

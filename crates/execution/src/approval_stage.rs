@@ -16,11 +16,10 @@ use approvals::refusals::{
     EarlierRequest, denied_before_refusal, pending_refusal, rule_expired_refusal, unusable_refusal,
 };
 use approvals::{
-    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, SubmitError,
-    UnusableApproval, new_approval_id, rule_names,
+    ApprovalBasis, ApprovalClaim, ApprovalMode, ApprovalRef, Approvals, CallEffect, RequestedCall,
+    SubmitError, UnusableApproval, new_approval_id, rule_names,
 };
 use governance::{ApprovalRequired, Permit};
-use registry::Tool;
 use serde_json::json;
 use telemetry::{SpanNote, Stage};
 use tool::{Arguments, Failure, ProgressNote, Refusal, RefusalCode};
@@ -29,8 +28,7 @@ pub(crate) use forecast::{ApprovalForecast, EffectPolicy, forecast};
 
 use crate::call::PipelineCall;
 use crate::calls::{CallState, StoppedBy};
-use crate::layer::ToolExecutionLayer;
-use crate::pipeline::PipelineHalt;
+use crate::pipeline::{PipelineHalt, StageContext};
 use crate::recorder;
 use crate::secret_screening;
 use crate::sessions;
@@ -40,51 +38,49 @@ use argument_edit::apply_edit;
 /// Returns the permit of a call that requires approval: by the approval that the call references, by a
 /// standing rule, or after a wait for the decision and another run through the pipeline.
 pub(crate) async fn approve(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     question: ApprovalRequired,
 ) -> Result<(Permit, ApprovalBasis), PipelineHalt> {
+    let call = cx.call;
     call.keep_denial_facts(&question.facts());
     let rules = rule_names(question.approval_rules());
     if let ApprovalMode::Never = call.approval_mode {
         // If the call could not be shown to the operator anyway, that is the reason to report.
-        let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
-        check_showable(layer, call, &question, &effect)?;
+        let (question, effect) = compute_effect_for_request(cx, question).await?;
+        check_showable(cx, &question, &effect)?;
         return Err(Box::new(question.no_approver_refusal()).into());
     }
     let Some(approval_ref) = &call.approval_ref else {
-        return request_approval(layer, call, tool, question, rules).await;
+        return request_approval(cx, question, rules).await;
     };
-    match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
+    match cx.approvals.check_usable(&approval_ref.id, &call.header.caller) {
         Ok(()) => {
             let approval_ref = approval_ref.clone();
             Ok((question.into_permit(), ApprovalBasis::Once { approval_ref, rules }))
         }
         Err(UnusableApproval::Pending) => {
-            let (question, effect) =
-                compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
-            if layer.approvals.is_for_effect(&approval_ref.id, &effect) {
+            let (question, effect) = compute_effect(cx, question, ApprovalRequired::permit).await?;
+            if cx.approvals.is_for_effect(&approval_ref.id, &effect) {
                 let arguments = question.call().arguments().clone();
                 drop((question, effect));
                 if !call.approval_mode.waits() {
                     return Err(pending_refusal(&call.tool_name, &approval_ref.id, "asked").into());
                 }
-                let edits = begin_waiting(layer, call, &approval_ref.id);
-                return Err(wait_for_decision(layer, call, tool, approval_ref, arguments, edits).await);
+                let edits = begin_waiting(cx, &approval_ref.id);
+                return Err(wait_for_decision(cx, approval_ref, arguments, edits).await);
             }
             if !approval_ref.is_own {
                 return Err(
                     unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Mismatch).into()
                 );
             }
-            layer.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
-            request_approval(layer, call, tool, question, rules).await
+            cx.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
+            request_approval(cx, question, rules).await
         }
         // The approval was used by a run that was interrupted before it began, or the request was withdrawn
         // because the effect has changed.
         Err(UnusableApproval::Used | UnusableApproval::Void(_)) if approval_ref.is_own => {
-            request_approval(layer, call, tool, question, rules).await
+            request_approval(cx, question, rules).await
         }
         Err(why) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why).into()),
     }
@@ -97,18 +93,17 @@ const EFFECT_CHANGED: &str = "the effect of the call has changed since approval 
 /// Consumes the approval if it still matches the effect of the call. This is the last step before the
 /// decision is recorded and the call runs. Returns the id of the approval or of the standing rule.
 pub(crate) async fn consume_approval(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     permit: Permit,
     approved: &ApprovalBasis,
 ) -> Result<(Permit, String), PipelineHalt> {
-    let (permit, effect) = compute_effect(layer, call, tool, permit, |permit| permit).await?;
+    let call = cx.call;
+    let (permit, effect) = compute_effect(cx, permit, |permit| permit).await?;
     let again = |permit: &Permit| PipelineHalt::Rejudge(permit.call().arguments().clone(), None);
     match approved {
         ApprovalBasis::ByRule { rules } => {
             let header = call.ledger_call_for(permit.call().definition());
-            let covering = layer.approvals.covering_rule(&effect, &header, &permit, rules);
+            let covering = cx.approvals.covering_rule(&effect, &header, &permit, rules);
             // Revoked or expired in the meantime: the call is refused, and requests approval when it is
             // repeated.
             let id = covering.ok_or_else(|| rule_expired_refusal(&call.tool_name))?;
@@ -117,12 +112,12 @@ pub(crate) async fn consume_approval(
         ApprovalBasis::Once { approval_ref, rules } => {
             let digest = effect.digest().to_owned();
             let claim = ApprovalClaim { caller: &call.header.caller, digest: &digest, rules };
-            match layer.approvals.consume(&approval_ref.id, claim).await {
+            match cx.approvals.consume(&approval_ref.id, claim).await {
                 Ok(Ok(())) => {
                     Ok((permit.with_previewed_arguments(effect.into_rewritten()), approval_ref.id.clone()))
                 }
                 Ok(Err(UnusableApproval::Mismatch)) if approval_ref.is_own => {
-                    layer.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
+                    cx.approvals.void(&approval_ref.id, EFFECT_CHANGED).await;
                     Err(again(&permit))
                 }
                 Ok(Err(why)) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why).into()),
@@ -134,19 +129,18 @@ pub(crate) async fn consume_approval(
 
 /// Requests approval, unless a standing rule covers the call.
 async fn request_approval(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     question: ApprovalRequired,
     rules: Vec<String>,
 ) -> Result<(Permit, ApprovalBasis), PipelineHalt> {
-    let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+    let call = cx.call;
+    let (question, effect) = compute_effect_for_request(cx, question).await?;
     let header = call.ledger_call_for(question.call().definition());
-    if layer.approvals.covering_rule(&effect, &header, question.permit(), &rules).is_some() {
+    if cx.approvals.covering_rule(&effect, &header, question.permit(), &rules).is_some() {
         return Ok((question.into_permit(), ApprovalBasis::ByRule { rules }));
     }
     let (id, arguments) = (new_approval_id(), question.call().arguments().clone());
-    match find_earlier(layer, call, &effect) {
+    match find_earlier(cx, &effect) {
         Some(EarlierRequest::Denied { id, message }) => {
             return Err(denied_before_refusal(&call.tool_name, &id, message).into());
         }
@@ -158,11 +152,11 @@ async fn request_approval(
     }
     // Opened before the request is visible, so that the operator never finds a request whose call does not
     // wait yet.
-    let edits = call.approval_mode.waits().then(|| begin_waiting(layer, call, &id));
-    let approval_ref = submit_request(layer, call, &question, &effect, (&id, ArgumentOrigin::Caller)).await?;
+    let edits = call.approval_mode.waits().then(|| begin_waiting(cx, &id));
+    let approval_ref = submit_request(cx, &question, &effect, (&id, ArgumentOrigin::Caller)).await?;
     drop((question, effect));
     match edits {
-        Some(edits) => Err(wait_for_decision(layer, call, tool, &approval_ref, arguments, edits).await),
+        Some(edits) => Err(wait_for_decision(cx, &approval_ref, arguments, edits).await),
         // A caller that does not wait gets the approval id to repeat the call with.
         None => Err(pending_refusal(&call.tool_name, &id, "asked").into()),
     }
@@ -170,25 +164,19 @@ async fn request_approval(
 
 /// Finds an earlier request of the same caller for the same effect, which answers this call. A request of a call that is
 /// still active belongs to that call alone.
-fn find_earlier(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    effect: &CallEffect,
-) -> Option<EarlierRequest> {
-    let earlier = layer.approvals.find_earlier(effect, &call.header.caller)?;
+fn find_earlier(cx: &StageContext<'_>, effect: &CallEffect) -> Option<EarlierRequest> {
+    let earlier = cx.approvals.find_earlier(effect, &cx.call.header.caller)?;
     match &earlier {
-        EarlierRequest::Open { id, by } if layer.approvals.is_awaited(id) || layer.active_calls.has(*by) => {
-            None
-        }
+        EarlierRequest::Open { id, by } if cx.approvals.is_awaited(id) || cx.active_calls.has(*by) => None,
         EarlierRequest::Open { .. } | EarlierRequest::Denied { .. } => Some(earlier),
     }
 }
 
 /// Marks the call as waiting for this decision and opens its edit channel.
-fn begin_waiting<'a>(layer: &'a ToolExecutionLayer, call: &PipelineCall, id: &'a str) -> EditReceiver<'a> {
-    let edits = layer.approvals.open_edits(id);
-    layer.active_calls.set_state(&call.tracker, CallState::Suspended { approval_id: id.to_owned() });
-    sessions::cancel_if_closed(call);
+fn begin_waiting<'a>(cx: &StageContext<'a>, id: &'a str) -> EditReceiver<'a> {
+    let edits = cx.approvals.open_edits(id);
+    cx.active_calls.set_state(&cx.call.tracker, CallState::Suspended { approval_id: id.to_owned() });
+    sessions::cancel_if_closed(cx.call);
     edits
 }
 
@@ -201,30 +189,30 @@ enum ArgumentOrigin {
 
 /// Checks that a call can be shown to the operator.
 fn check_showable(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
+    cx: &StageContext<'_>,
     question: &ApprovalRequired,
     effect: &CallEffect,
 ) -> Result<(), Box<Refusal>> {
+    let call = cx.call;
     let header = call.ledger_call_for(question.call().definition());
     let requested =
         RequestedCall { call: &header, question, effect, timeout: request_timeout(call), edited: false };
-    layer.approvals.check_showable(requested).map_err(|refusal| call.as_typed(refusal))
+    cx.approvals.check_showable(requested).map_err(|refusal| call.as_typed(refusal))
 }
 
 /// Submits a request for approval.
 async fn submit_request(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
+    cx: &StageContext<'_>,
     question: &ApprovalRequired,
     effect: &CallEffect,
     (id, origin): (&str, ArgumentOrigin),
 ) -> Result<ApprovalRef, Box<Refusal>> {
+    let call = cx.call;
     let header = call.ledger_call_for(question.call().definition());
     let (timeout, edited) = (request_timeout(call), origin == ArgumentOrigin::Operator);
     let requested = RequestedCall { call: &header, question, effect, timeout, edited };
-    let charge = |bytes| charge_records(layer, call, bytes);
-    match layer.approvals.submit(id, requested, charge).await {
+    let charge = |bytes| charge_records(cx, bytes);
+    match cx.approvals.submit(id, requested, charge).await {
         Ok(()) => Ok(ApprovalRef { id: id.to_owned(), is_own: true }),
         Err(SubmitError::Refused(refusal)) => Err(call.as_typed(refusal)),
         Err(SubmitError::NotRecorded(error)) => Err(recorder::ledger_unavailable(&call.tool_name, &error)),
@@ -238,12 +226,12 @@ fn request_timeout(call: &PipelineCall) -> Duration {
 }
 
 /// Charges a record to the budget of its caller, or refuses the call.
-fn charge_records(layer: &ToolExecutionLayer, call: &PipelineCall, bytes: usize) -> Result<(), Box<Refusal>> {
-    layer.bookkeeping.charge(&call.header.caller, bytes).map_err(|throttled| {
+fn charge_records(cx: &StageContext<'_>, bytes: usize) -> Result<(), Box<Refusal>> {
+    cx.recorder.bookkeeping.charge(&cx.call.header.caller, bytes).map_err(|throttled| {
         let reason =
             "Permission denied: The records of this caller's approval requests exceed their budget in the ledger";
         let refusal =
-            Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("record_budget");
+            Refusal::new(&cx.call.tool_name, RefusalCode::RateLimited, reason).with_detail("record_budget");
         let refusal = refusal.with_hint("nothing was run; try again later");
         Box::new(Refusal { retry_after_ms: Some(throttled.retry_after_ms), ..refusal })
     })
@@ -251,13 +239,12 @@ fn charge_records(layer: &ToolExecutionLayer, call: &PipelineCall, bytes: usize)
 
 /// Waits for a decision. If the mode or the policy changes, the call is judged again at once.
 async fn wait_for_decision(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     approval_ref: &ApprovalRef,
     arguments: Arguments,
     mut edits: EditReceiver<'_>,
 ) -> PipelineHalt {
+    let call = cx.call;
     let _timing = call.span.stage(Stage::Approve);
     call.span.add_note(SpanNote::Approval(&approval_ref.id));
     let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
@@ -265,25 +252,28 @@ async fn wait_for_decision(
         ApprovalMode::WaitAtMost(limit) => Some(call.started + limit),
         ApprovalMode::Wait | ApprovalMode::Async | ApprovalMode::Never => None,
     };
-    let approvals = &layer.approvals;
+    let approvals = cx.approvals;
     // Subscribed before the first check, so that no decision is missed in between.
-    let (mut answers, mut changes) = (approvals.subscribe(), layer.policy_changes.subscribe());
+    let (mut answers, mut changes) = (approvals.subscribe(), cx.current.changes.subscribe());
     loop {
         match approvals.check_usable(&approval_ref.id, &call.header.caller) {
-            Ok(()) => return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone())),
+            Ok(()) => {
+                call.progress.report(approved_note(&approval_ref.id));
+                return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone()));
+            }
             Err(UnusableApproval::Pending) => {}
             Err(why) => {
                 approvals.record_expired().await;
                 return unusable_refusal(&call.tool_name, &approval_ref.id, &why).into();
             }
         }
-        if layer.has_changed_since(call) {
+        if cx.current.has_changed_since(call) {
             return PipelineHalt::Rejudge(arguments, Some(approval_ref.clone()));
         }
         // The deadline of the caller counts too: the request may be older than this call.
         let left = call.time_left(approvals.time_left(&approval_ref.id));
         if left.is_zero() && call.time_left(Duration::MAX).is_zero() {
-            return handle_deadline(layer, call, approval_ref).await;
+            return handle_deadline(cx, approval_ref).await;
         }
         tokio::select! {
             biased;
@@ -301,7 +291,7 @@ async fn wait_for_decision(
             _ = answers.changed() => {}
             _ = changes.changed() => {}
             Some(edit) = edits.next() => {
-                if let Some(halt) = apply_edit(layer, call, tool, approval_ref, edit).await {
+                if let Some(halt) = apply_edit(cx, approval_ref, edit).await {
                     return halt;
                 }
             }
@@ -323,22 +313,18 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 /// Handles the deadline of the caller. A request created by this call expires with it.
-async fn handle_deadline(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    approval_ref: &ApprovalRef,
-) -> PipelineHalt {
-    layer.approvals.record_expired().await;
+async fn handle_deadline(cx: &StageContext<'_>, approval_ref: &ApprovalRef) -> PipelineHalt {
+    cx.approvals.record_expired().await;
     if approval_ref.is_own {
-        return unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Expired).into();
+        return unusable_refusal(&cx.call.tool_name, &approval_ref.id, &UnusableApproval::Expired).into();
     }
-    pending_refusal(&call.tool_name, &approval_ref.id, "deadline_passed").into()
+    pending_refusal(&cx.call.tool_name, &approval_ref.id, "deadline_passed").into()
 }
 
 /// Withdraws the request of a call that ended without a decision, so that the operator is not asked about a
 /// finished call.
 pub(crate) async fn withdraw_undecided(
-    layer: &ToolExecutionLayer,
+    approvals: &Approvals,
     call: &PipelineCall,
     ended: Option<RefusalCode>,
 ) {
@@ -346,37 +332,34 @@ pub(crate) async fn withdraw_undecided(
         return;
     };
     if ended != Some(RefusalCode::ApprovalPending) {
-        layer.approvals.void(&approval_ref.id, "the requesting call ended before a decision").await;
+        approvals.void(&approval_ref.id, "the requesting call ended before a decision").await;
     }
 }
 
 /// Computes the effect of a call that requires approval. A refusal names the rule that requires the approval.
 async fn compute_effect_for_request(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     question: ApprovalRequired,
 ) -> Result<(ApprovalRequired, CallEffect), Box<Refusal>> {
     let asked_by = question.approval_rules().first().cloned();
-    let computed = compute_effect(layer, call, tool, question, ApprovalRequired::permit).await;
+    let computed = compute_effect(cx, question, ApprovalRequired::permit).await;
     computed.map_err(|refusal| Box::new(Refusal { rule: asked_by, ..*refusal }))
 }
 
 /// Computes the effect of a call on the blocking pool.
 async fn compute_effect<T: Send + 'static>(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
-    held: T,
+    cx: &StageContext<'_>,
+    judged: T,
     permit: fn(&T) -> &Permit,
 ) -> Result<(T, CallEffect), Box<Refusal>> {
-    let (tool, ledger, mode) = (Arc::clone(tool), Arc::clone(&layer.ledger), call.header.mode);
-    let looking = async {
-        let place = layer.opening_slots.acquire(&call.caller_key, CallLength::Short).await;
+    let call = cx.call;
+    let (tool, ledger, mode) = (Arc::clone(cx.tool), Arc::clone(&cx.recorder.ledger), cx.call.header.mode);
+    let computing = async {
+        let slot = cx.capacity.opening_slots.acquire(&call.caller_key, CallLength::Short).await;
         tokio::task::spawn_blocking(move || {
-            let effect = CallEffect::compute(&tool, permit(&held), mode, &ledger);
-            drop(place);
-            (held, effect)
+            let effect = CallEffect::compute(&tool, permit(&judged), mode, &ledger);
+            drop(slot);
+            (judged, effect)
         })
         .await
     };
@@ -387,9 +370,9 @@ async fn compute_effect<T: Send + 'static>(
                 .with_detail("internal_fault"),
         )
     };
-    let (held, effect) = call.within_deadline(looking).await?.map_err(|_| failed())?;
+    let (judged, effect) = call.within_deadline(computing).await?.map_err(|_| failed())?;
     match effect {
-        Ok(effect) => Ok((held, effect)),
+        Ok(effect) => Ok((judged, effect)),
         Err(failure) => Err(preview_failure_refusal(call, failure)),
     }
 }
@@ -401,6 +384,15 @@ fn waiting_note(id: &str, left: Duration) -> ProgressNote {
         "waiting for approval {id}: the operator approves with `sinew approve {id}` (at most {left} s)"
     );
     ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::with_message(message) }
+}
+
+/// Progress note by which a client knows that a call waits no longer.
+fn approved_note(id: &str) -> ProgressNote {
+    let data = Some(json!({"approval_id": id, "approved": true}));
+    ProgressNote {
+        data,
+        ..ProgressNote::with_message(format!("approval {id} was given: the call continues"))
+    }
 }
 
 /// Refusal of a call whose effect cannot be computed. The failure text of the tool is limited and screened as

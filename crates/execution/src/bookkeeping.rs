@@ -18,11 +18,13 @@ use serde::Serialize;
 use serde_json::json;
 use telemetry::redact;
 use tokio::sync::Notify;
-use tool::{CallId, Caller, EndpointParty, RefusalCode};
+use tool::caller::{CallerKey, EndpointParty};
+use tool::{CallId, Caller, RefusalCode};
 
 use crate::call::redact_client_name;
 use crate::layer::ToolExecutionLayer;
-use crate::throttle::{CallerKey, RequestCost, TokenBucket};
+use crate::recorder::Recorder;
+use crate::throttle::{RequestCost, TokenBucket};
 use groups::{Group, Groups};
 
 /// Default ledger size limit, used to compute the budget if none is configured.
@@ -146,7 +148,7 @@ impl Bookkeeping {
         if caller.endpoint.party() != EndpointParty::Agents {
             return Ok(());
         }
-        self.state().charge(CallerKey::of(caller), bytes, Instant::now()).map_err(Throttled::from)
+        self.state().charge(caller.key(), bytes, Instant::now()).map_err(Throttled::from)
     }
 
     /// Decides the form of a record. The operator's own are always written in full.
@@ -207,10 +209,10 @@ impl State {
     }
 
     fn form(&mut self, caller: &Caller, kind: Kind, bytes: usize, now: Instant) -> Form {
-        let key = CallerKey::of(caller);
+        let key = caller.key();
         let most = kind.most_in_full();
         let is_used_up = most.is_some_and(|most| self.groups.in_full(&key, kind, now) >= most);
-        if is_used_up || self.charge(key.clone(), bytes, now).is_err() {
+        if is_used_up || self.charge(key, bytes, now).is_err() {
             self.groups.find_or_begin(key, caller, kind, now).add(1, wall_clock());
             return Form::Counted;
         }
@@ -253,10 +255,18 @@ impl ToolExecutionLayer {
     ) -> Result<(), Throttled> {
         let Err(wait) = self.throttle.admit(key, cost, Instant::now()) else { return Ok(()) };
         let throttled = Throttled::from(wait);
-        self.record_throttled(&caller(), method, throttled);
+        self.recorder.record_throttled(&caller(), method, throttled);
         Err(throttled)
     }
 
+    /// Charges the bytes of a reply to its caller.
+    pub fn charge_reply(&self, caller: CallerKey, bytes: usize) {
+        self.throttle.charge_reply(caller, bytes, Instant::now());
+    }
+}
+
+impl Recorder {
+    /// Records that a request was refused because its caller is over the limit.
     pub(crate) fn record_throttled(&self, caller: &Caller, method: &'static str, throttled: Throttled) {
         let data = json!({
             "method": method,
@@ -320,6 +330,7 @@ mod tests {
             connection: 1,
             client: None,
             session: None,
+            account: None,
         }
     }
 

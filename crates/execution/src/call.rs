@@ -13,6 +13,7 @@ use ledger::{CallHeader, Ledger};
 use serde_json::{Value, json};
 use telemetry::{CallContext, CallSpan, Stage, redact};
 use tokio_util::sync::CancellationToken;
+use tool::caller::CallerKey;
 use tool::text::SharedText;
 use tool::{
     Arguments, CallId, Caller, Mode, Progress, Refusal, RefusalCode, ToolDefinition, TraceContext, canonical,
@@ -21,7 +22,6 @@ use tool::{
 use crate::ConfigSnapshot;
 use crate::calls::{CallTracker, ConnectionLoss, StopRequest, StoppedBy};
 use crate::idempotency::KeyClaim;
-use crate::throttle::CallerKey;
 
 /// One call as parsed by an endpoint. None of its content is checked yet.
 #[derive(Clone, Debug)]
@@ -91,6 +91,8 @@ pub(crate) struct PipelineCall {
     pub(crate) arguments_digest: SharedText,
     /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) snapshot: Arc<ConfigSnapshot>,
+    /// Snapshot that the other one is derived from, for a call that is permitted by a recording.
+    pub(crate) recorded_from: Option<Arc<ConfigSnapshot>>,
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,
     pub(crate) span: CallSpan,
@@ -182,7 +184,7 @@ impl PipelineCall {
         let call = PipelineCall {
             tool_name,
             tracker: CallTracker::new(Arc::clone(&header), request.started, stop, request.connection_loss),
-            caller_key: CallerKey::of(&header.caller),
+            caller_key: header.caller.key(),
             header,
             span,
             idempotency_key: key,
@@ -204,6 +206,7 @@ impl PipelineCall {
                 ledger.keyed_digest(&canonical::bytes(&request.arguments)).into()
             }),
             snapshot,
+            recorded_from: None,
             workspaces,
         };
         (call, request.arguments)
@@ -212,11 +215,6 @@ impl PipelineCall {
     /// Sets the origin of the call.
     pub(crate) fn with_origin(self, made_by: CallOrigin) -> PipelineCall {
         PipelineCall { origin: made_by, ..self }
-    }
-
-    /// Counts the call by this key instead of by its process.
-    pub(crate) fn with_caller_key(self, caller_key: CallerKey) -> PipelineCall {
-        PipelineCall { caller_key, ..self }
     }
 
     /// Attaches the host's facts, which are recorded with a refusal.
@@ -237,10 +235,34 @@ impl PipelineCall {
             header: Arc::new(CallHeader { mode, ..CallHeader::clone(&self.header) }),
             workspaces,
             snapshot,
+            recorded_from: None,
             approval_ref,
             decision_recorded: AtomicBool::new(false),
             ..self
         }
+    }
+
+    /// Moves the call to the snapshot of a recording, to be judged again.
+    pub(crate) fn with_recording(self, snapshot: Arc<ConfigSnapshot>) -> PipelineCall {
+        let workspaces = snapshot.workspaces.with_base(self.workspaces.base());
+        PipelineCall {
+            recorded_from: Some(self.snapshot),
+            workspaces,
+            snapshot,
+            denial_facts: OnceLock::new(),
+            decision_recorded: AtomicBool::new(false),
+            ..self
+        }
+    }
+
+    /// Returns true if the call is judged by the rules of a recording.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded_from.is_some()
+    }
+
+    /// Restores the facts of an earlier denial.
+    pub(crate) fn with_denial_facts(self, facts: Option<Value>) -> PipelineCall {
+        PipelineCall { denial_facts: facts.map(OnceLock::from).unwrap_or_default(), ..self }
     }
 
     /// Replaces the arguments by those the operator edited.

@@ -1,7 +1,6 @@
 //! List of the active calls, with the state of each and a way to stop it. It starts and judges nothing; every
 //! stage that waits for a call also waits for its `StopRequest`.
 
-mod latch;
 mod stop;
 
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use ledger::CallHeader;
 use serde::Serialize;
 use tool::{CallId, Caller, ToolDefinition};
 
-use latch::Latch;
+use stop::Latch;
 pub(crate) use stop::{StopRequest, StoppedBy};
 
 use crate::layer::ToolExecutionLayer;

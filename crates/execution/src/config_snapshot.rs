@@ -18,11 +18,11 @@ pub struct ConfigSnapshot {
     /// Policy rules.
     pub policy: Policy,
     /// Requirements on calls beyond their schemas.
-    pub curated: CuratedGuardrails,
+    pub curated: Arc<CuratedGuardrails>,
     /// Folders in which callers work.
     pub workspaces: Workspaces,
     /// Host programs whose own tools are judged here and run by the host.
-    pub hosts: Vec<Host>,
+    pub hosts: Arc<[Host]>,
     /// Keys that tools may send, by name, each with a description of its recipient and its sources.
     pub keys: BTreeMap<String, String>,
     /// Manifests and tools that could not be loaded. The rest of the configuration is in effect without them.
@@ -56,8 +56,8 @@ impl ConfigSnapshot {
     pub(crate) fn definition(&self, name: &str) -> Option<&ToolDefinition> {
         let ours = self.registry.get(name).map(|tool| &**tool.definition());
         let theirs = || {
-            let mut known = self.hosts.iter().flat_map(Host::definitions);
-            known.find(|definition| definition.name().as_str() == name).map(|definition| &**definition)
+            let mut known = self.hosts.iter().flat_map(|host| host.judged_definitions(&self.policy));
+            known.find(|definition| definition.name().as_str() == name)
         };
         ours.or_else(theirs)
     }

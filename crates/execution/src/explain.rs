@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use governance::{ApprovalRequired, Verdict};
+use governance::{ApprovalRequired, Denial, Permit, Verdict};
 use registry::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,8 +20,9 @@ use crate::call::{CallRequest, PipelineCall};
 use crate::idempotency::{self, EarlierCall};
 use crate::layer::ToolExecutionLayer;
 use crate::look_up::look_up;
-use crate::pipeline;
+use crate::pipeline::{self, StageContext};
 use crate::policy_names;
+use crate::throttle::Throttle;
 
 /// Explanation of how a call would be decided.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +38,9 @@ pub struct Explanation {
     pub rules: Vec<RuleRef>,
     /// Hash of the policy that judged the call.
     pub policy_hash: String,
+    /// Facts that do not change the verdict, such as services of the tool that the policy refuses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// Verdict of an explained call.
@@ -97,19 +101,30 @@ impl ToolExecutionLayer {
         mode: Option<Mode>,
         hearer: ExplanationAudience,
     ) -> Explanation {
-        let (snapshot, mode) = (self.snapshot.load_full(), mode.unwrap_or_else(|| self.mode()));
-        let (call, arguments) = PipelineCall::judge_only(request, &self.ledger, snapshot, mode);
+        let (snapshot, mode) = (self.current.snapshot.load_full(), mode.unwrap_or_else(|| self.mode()));
+        let (call, arguments) = PipelineCall::judge_only(request, &self.recorder.ledger, snapshot, mode);
         let look = match hearer {
             ExplanationAudience::Operator => EffectPolicy::Unrecorded,
             // An explanation for another mode must not show an agent what the current mode hides.
             ExplanationAudience::Caller if mode == self.mode() => EffectPolicy::Recorded,
             ExplanationAudience::Caller => EffectPolicy::Skip,
         };
-        let judged = AssertUnwindSafe(explain_call(self, &call, arguments, look)).catch_unwind().await;
-        let (tool_name, (finding, rules)) = judged
-            .unwrap_or_else(|_| (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call)))));
+        let same_arguments = self.current.recording.is_active().then(|| arguments.clone());
+        let (mut call, mut judged) = explain_guarded(self, call, arguments, look).await;
+        let snapshot = judged.1.0.refusal().and_then(|refusal| self.recording_for(&call, refusal));
+        if let (Some(snapshot), Some(same)) = (snapshot, same_arguments) {
+            let (recorded, mut again) =
+                explain_guarded(self, call.with_recording(snapshot), same, look).await;
+            call = recorded;
+            // A call that the recording does not permit is refused as without it.
+            if !matches!(again.1.0, ExplainedVerdict::Deny { .. }) {
+                again.2.push("only while calls in this workspace are recorded".to_owned());
+                judged = again;
+            }
+        }
+        let (tool_name, (finding, rules), notes) = judged;
         let policy_hash = call.snapshot.policy.hash().to_owned();
-        let mut explanation = Explanation { tool_name, mode, finding, rules, policy_hash };
+        let mut explanation = Explanation { tool_name, mode, finding, rules, policy_hash, notes };
         if hearer == ExplanationAudience::Caller {
             policy_names::shorten_in_explanation(&mut explanation);
         }
@@ -117,17 +132,33 @@ impl ToolExecutionLayer {
     }
 }
 
+/// Explained call: the registered name of the tool, the verdict with its rules, and notes.
+type ExplainedCall = (String, (ExplainedVerdict, Vec<RuleRef>), Vec<String>);
+
+/// Like `explain_call`, and survives a panic in a stage.
+async fn explain_guarded(
+    layer: &ToolExecutionLayer,
+    call: PipelineCall,
+    arguments: Value,
+    look: EffectPolicy,
+) -> (PipelineCall, ExplainedCall) {
+    let judged = AssertUnwindSafe(explain_call(layer, &call, arguments, look)).catch_unwind().await;
+    let fault = || (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call))), Vec::new());
+    let judged = judged.unwrap_or_else(|_| fault());
+    (call, judged)
+}
+
 /// Runs the stages without side effects. Returns the registered name of the tool with the verdict and its
-/// rules.
+/// rules, and notes.
 async fn explain_call(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     arguments: Value,
     look: EffectPolicy,
-) -> (String, (ExplainedVerdict, Vec<RuleRef>)) {
+) -> ExplainedCall {
     let (earlier, tool) = match look_up_admitted(layer, call, &arguments).await {
         Ok(known) => known,
-        Err(refusal) => return (refusal.tool.clone(), explain_verdict(Err(refusal))),
+        Err(refusal) => return (refusal.tool.clone(), explain_verdict(Err(refusal)), Vec::new()),
     };
     let name = tool.definition().name().to_string();
     if let Some(earlier) = earlier {
@@ -135,13 +166,37 @@ async fn explain_call(
         return (
             name,
             (ExplainedVerdict::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]),
+            Vec::new(),
         );
     }
-    match pipeline::check_and_judge(layer, call, tool, arguments).await {
+    let cx = &layer.stage_context(call, tool);
+    match pipeline::check_and_judge(cx, arguments).await {
         Ok(Verdict::ApprovalRequired(question)) => {
-            (name, explain_approval(layer, call, tool, question, look).await)
+            let notes = refused_services(tool, question.permit()).unwrap_or_else(|(_, notes)| notes);
+            (name, explain_approval(cx, &layer.throttle, question, look).await, notes)
         }
-        verdict => (name, explain_verdict(verdict)),
+        Ok(Verdict::Permit(permit)) => match refused_services(tool, &permit) {
+            Ok(notes) => (name, explain_verdict(Ok(Verdict::Permit(permit))), notes),
+            Err((denial, notes)) => (name, explain_verdict(Ok(Verdict::Denial(denial))), notes),
+        },
+        verdict => (name, explain_verdict(verdict), Vec::new()),
+    }
+}
+
+/// Returns a note for each service of the tool that the policy refuses. Fails with the denial of the last one if it
+/// refuses all of them: no call can run then.
+fn refused_services(tool: &Tool, permit: &Permit) -> Result<Vec<String>, (Denial, Vec<String>)> {
+    let (services, mut notes, mut last) = (tool.executor().services(), Vec::new(), None);
+    for service in &services {
+        if let Err(denial) = permit.may_reach_service(&service.url) {
+            let reason = &denial.refusal().reason;
+            notes.push(format!("{} ({}) is refused: {reason}", service.name, service.url));
+            last = Some(denial);
+        }
+    }
+    match last.filter(|_| notes.len() == services.len()) {
+        Some(denial) => Err((denial, notes)),
+        None => Ok(notes),
     }
 }
 
@@ -152,21 +207,20 @@ async fn look_up_admitted<'a>(
     arguments: &Value,
 ) -> Result<(Option<EarlierCall>, &'a Arc<Tool>), Box<Refusal>> {
     layer.check_admission(call)?;
-    let earlier = idempotency::find_earlier_call(layer, call).await?;
+    let earlier = idempotency::find_earlier_call(&layer.recorder.ledger, call).await?;
     Ok((earlier, look_up(call, arguments)?))
 }
 
 /// Explains a call that requires approval. Some of these calls cannot be shown to the operator and are
 /// refused, and some are already approved.
 async fn explain_approval(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
+    throttle: &Throttle,
     question: ApprovalRequired,
     look: EffectPolicy,
 ) -> (ExplainedVerdict, Vec<RuleRef>) {
     let (asked_by, mut rules) = (question.approval_rules().to_vec(), question.rules());
-    match approval_stage::forecast(layer, call, tool, question, look).await {
+    match approval_stage::forecast(cx, throttle, question, look).await {
         Ok(ApprovalForecast::ApprovalRequired(refusal)) => {
             (ExplainedVerdict::Ask { refusal, asked_by }, rules)
         }

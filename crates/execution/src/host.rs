@@ -4,8 +4,11 @@
 //! in a table beside the registry, where nothing that runs a call can find them.
 
 mod arguments;
+mod command_line;
 mod directory_contents;
 mod judge;
+mod reading_line;
+mod reading_programs;
 mod repeated_advice;
 mod review;
 mod unconfined;
@@ -16,25 +19,56 @@ use std::sync::{Arc, OnceLock};
 
 use governance::Policy;
 use guardrail::InputSchema;
+use ledger::LedgerRecovery;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tool::ToolDefinition;
+use tool::{RuleRef, ToolDefinition};
 
-pub use arguments::HostArgument;
+use crate::limits::CallLimits;
+
+pub use arguments::{HostArgument, PATCHED_FILES};
+pub use command_line::split_pipeline;
 pub use directory_contents::RecursiveListing;
-pub(crate) use judge::host_caller_key;
 pub use judge::{HostCall, HostCallOrigin, HostVerdict, NotJudgedReason, UnknownHost};
-pub(crate) use repeated_advice::RepeatedAdvice;
+use repeated_advice::RepeatedAdvice;
 pub use review::{Advice, HostCallOutcome, joined, reported_error, secrets_advice};
 pub use unrecorded_judge::HostJudge;
+
+/// State kept between host calls, which are only judged here.
+pub(crate) struct HostCallState {
+    /// Rate limits of host calls, which must not use up the limits of calls that run.
+    limits: CallLimits,
+    /// Host calls that were refused with advice, which a repetition overrides.
+    advice: RepeatedAdvice,
+}
+
+impl HostCallState {
+    pub(crate) fn new() -> Self {
+        let limits = CallLimits::restore(0, &LedgerRecovery::default(), |_| false);
+        HostCallState { limits, advice: RepeatedAdvice::default() }
+    }
+}
 
 /// Answer to the host for a permitted call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnPermit {
-    /// Run the call without asking Sinew again. The host's own deny and ask rules still apply.
+    /// The host runs the call without asking its user. The host's own deny and ask rules still apply.
     #[default]
     Allow,
+    /// No decision: the host's own rules and its user decide, as without Sinew.
+    None,
+}
+
+/// Answer to the host for a call that needs approval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnApproval {
+    /// The host asks its user.
+    #[default]
+    Ask,
+    /// The call is denied, for a host that cannot ask on behalf of a hook.
+    Deny,
     /// No decision: the host's own rules and its user decide, as without Sinew.
     None,
 }
@@ -46,6 +80,8 @@ pub struct Host {
     pub name: String,
     /// Answer for a permitted call.
     pub on_permit: OnPermit,
+    /// Answer for a call that needs approval.
+    pub on_approval: OnApproval,
     /// Home directory that `~` stands for in the host's paths.
     pub user_home: Option<PathBuf>,
     /// Tools by name or name prefix.
@@ -80,6 +116,12 @@ pub struct JudgedTool {
     arguments: Vec<HostArgument>,
     /// Set if the tool lists what is below the folders it is given.
     listing: Option<RecursiveListing>,
+    /// Argument with a shell line that is permitted without approval if it only reads.
+    reading_lines: Option<String>,
+    /// Line of the host table that requires approval.
+    approval_rule: Option<RuleRef>,
+    /// False if an entry of the curated map with the same name describes another tool.
+    is_curated: bool,
 }
 
 /// Definition of a tool and its compiled schema.
@@ -115,7 +157,15 @@ impl ToolShape {
 impl JudgedTool {
     /// Creates a tool from its definition and the meaning of its arguments.
     pub fn new(definition: ToolDefinition, arguments: Vec<HostArgument>) -> Self {
-        JudgedTool { shape: ToolShape::new(definition), command_shape: None, arguments, listing: None }
+        JudgedTool {
+            shape: ToolShape::new(definition),
+            command_shape: None,
+            arguments,
+            listing: None,
+            reading_lines: None,
+            approval_rule: None,
+            is_curated: true,
+        }
     }
 
     /// Adds the definition for policies that list commands for this tool. A host runs whole lines in a shell,
@@ -127,6 +177,21 @@ impl JudgedTool {
     /// Marks the tool as one that lists what is below the folders it is given.
     pub fn with_listing(self, below: RecursiveListing) -> Self {
         JudgedTool { listing: Some(below), ..self }
+    }
+
+    /// Permits lines in this argument that only read, by the rules of `run_command` and `read_file`.
+    pub fn with_reading_lines(self, argument: String) -> Self {
+        JudgedTool { reading_lines: Some(argument), ..self }
+    }
+
+    /// Excludes the tool from the curated map, whose entry of the same name describes another tool.
+    pub fn without_curated_map(self) -> Self {
+        JudgedTool { is_curated: false, ..self }
+    }
+
+    /// Adds the line of the host table that requires approval.
+    pub fn with_approval_rule(self, rule: RuleRef) -> Self {
+        JudgedTool { approval_rule: Some(rule), ..self }
     }
 
     /// Checks that calls of the tool can be judged. An error here also refuses every call of it.
@@ -152,13 +217,14 @@ impl JudgedTool {
 
 impl Host {
     /// Finds a tool by its whole name, else by the longest matching prefix. A prefix of Sinew's tools matches
-    /// only if the rest of the name is unambiguous.
+    /// only if the rest of the name is unambiguous, which needs a separator that no tool name contains.
     pub fn tool(&self, name: &str) -> Option<&HostTool> {
         let fits = |known: &HostToolName, tool: &HostTool| match known {
             HostToolName::Exact(whole) => (whole == name).then_some(usize::MAX),
             HostToolName::Prefix(start) => {
                 let rest = name.strip_prefix(start.as_str())?;
-                (is_plain_tool_name(rest) || !matches!(tool, HostTool::SinewTool)).then_some(start.len())
+                let is_sinew = || start.ends_with("__") && is_plain_tool_name(rest);
+                (!matches!(tool, HostTool::SinewTool) || is_sinew()).then_some(start.len())
             }
         };
         let schema_checked = self.tools.iter().filter_map(|(known, tool)| Some((fits(known, tool)?, tool)));
@@ -169,26 +235,21 @@ impl Host {
     pub(crate) fn fingerprint(&self) -> String {
         let tool = |(name, tool): &(HostToolName, HostTool)| match tool {
             HostTool::Judged(judged) => {
-                format!("{name:?} {} {:?} {:?}", judged.definition().hash(), judged.arguments, judged.listing)
+                let JudgedTool { arguments, listing, reading_lines, is_curated, .. } = &**judged;
+                let hash = judged.definition().hash();
+                format!("{name:?} {hash} {arguments:?} {listing:?} {reading_lines:?} {is_curated}")
             }
             HostTool::SinewTool => format!("{name:?}"),
         };
         let tools: Vec<String> = self.tools.iter().map(tool).collect();
-        format!("{} {:?} {:?} {}", self.name, self.on_permit, self.user_home, tools.join("\n"))
+        let answers = (self.on_permit, self.on_approval);
+        format!("{} {answers:?} {:?} {}", self.name, self.user_home, tools.join("\n"))
     }
 
     /// Definitions by which a policy judges this host's tools.
-    pub(crate) fn judged_definitions(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
+    pub fn judged_definitions(&self, policy: &Policy) -> impl Iterator<Item = &ToolDefinition> {
         self.tools.iter().filter_map(move |(_, tool)| match tool {
             HostTool::Judged(judged) => Some(&*judged.shape_for(policy).definition),
-            HostTool::SinewTool => None,
-        })
-    }
-
-    /// Definitions that rules may name.
-    pub fn definitions(&self) -> impl Iterator<Item = &Arc<ToolDefinition>> {
-        self.tools.iter().filter_map(|(_, tool)| match tool {
-            HostTool::Judged(judged) => Some(judged.definition()),
             HostTool::SinewTool => None,
         })
     }

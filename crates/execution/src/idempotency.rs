@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
-use ledger::entry::{LedgerOutcome, RecordedDecision, RecordedOutcome};
+use ledger::entry::{LedgerOutcome, RecordedDecision};
 use ledger::{Ledger, LedgerEntry, LedgerError, OutcomeStatus, RecordFilter};
 use tokio_util::sync::CancellationToken;
 use tool::{Refusal, RefusalCode};
 
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
 use crate::pipeline::PipelineHalt;
 use crate::recorder;
 
@@ -69,7 +68,11 @@ impl Drop for KeyClaim {
 
 /// Claims the key of a call, and halts the call if the key was used before. If another call in the pipeline
 /// holds the key, this one waits for it to end.
-pub(crate) async fn claim_key(layer: &ToolExecutionLayer, call: &PipelineCall) -> Result<(), PipelineHalt> {
+pub(crate) async fn claim_key(
+    active_keys: &ActiveKeys,
+    ledger: &Arc<Ledger>,
+    call: &PipelineCall,
+) -> Result<(), PipelineHalt> {
     let Some(key) = call.idempotency_key.as_ref().map(|key| key.scoped_digest.as_str()) else {
         return Ok(());
     };
@@ -77,12 +80,12 @@ pub(crate) async fn claim_key(layer: &ToolExecutionLayer, call: &PipelineCall) -
         return Ok(());
     }
     loop {
-        match layer.active_keys.claim(key) {
+        match active_keys.claim(key) {
             Ok(claim) => break drop(call.key_claim.set(claim)),
             Err(ended) => call.within_deadline(ended.cancelled()).await?,
         }
     }
-    match find_earlier_call(layer, call).await? {
+    match find_earlier_call(ledger, call).await? {
         None => Ok(()),
         Some(earlier) => Err(PipelineHalt::Repeated(Box::new(earlier))),
     }
@@ -91,11 +94,11 @@ pub(crate) async fn claim_key(layer: &ToolExecutionLayer, call: &PipelineCall) -
 /// Returns the earlier call with the key of this one, if there is one. Refuses a key that was used for a
 /// different call.
 pub(crate) async fn find_earlier_call(
-    layer: &ToolExecutionLayer,
+    ledger: &Arc<Ledger>,
     call: &PipelineCall,
 ) -> Result<Option<EarlierCall>, Box<Refusal>> {
     let Some(key) = call.idempotency_key.as_ref() else { return Ok(None) };
-    let (ledger, wanted) = (Arc::clone(&layer.ledger), key.scoped_digest.clone());
+    let (ledger, wanted) = (Arc::clone(ledger), key.scoped_digest.clone());
     let reading = tokio::task::spawn_blocking(move || query_earlier_call(&ledger, &wanted));
     let found = match call.within_deadline(reading).await? {
         Ok(Ok(found)) => found,
@@ -128,10 +131,7 @@ fn query_earlier_call(ledger: &Ledger, key: &str) -> Result<Option<EarlierCall>,
         };
         // A call can be decided again under the same id, so the outcome of a decision is the first one after
         // it.
-        let outcome = ledger.query(&ends)?.pop().and_then(|record| match record.entry {
-            LedgerEntry::Outcome(RecordedOutcome { outcome, .. }) => Some(outcome),
-            _ => None,
-        });
+        let outcome = ledger.query(&ends)?.pop().and_then(|record| Some(record.entry.outcome()?.1.clone()));
         if outcome.as_ref().is_some_and(|outcome| outcome.status == OutcomeStatus::NotStarted) {
             continue;
         }

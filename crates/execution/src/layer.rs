@@ -10,33 +10,35 @@ use std::time::{Duration, Instant};
 
 use approvals::sessions::SessionTable;
 use approvals::{Approvals, DecideError, DecisionOutcome, OperatorDecision};
-use arc_swap::ArcSwap;
 use file_access::UndoStore;
 use futures_util::FutureExt;
 use ledger::{Ledger, LedgerError, LedgerRecovery};
+use registry::Tool;
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approval_stage;
-use crate::bookkeeping::Bookkeeping;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};
 use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
-use crate::host::RepeatedAdvice;
+use crate::current_policy::{CurrentPolicy, max_running_calls};
+use crate::host::HostCallState;
 use crate::idempotency::ActiveKeys;
 use crate::limits::CallLimits;
-use crate::modes::{self, ModeCause, ModeCell, ModeWatch, UnrecordedModeChanges};
-use crate::pipeline::{self, PipelineHalt};
+use crate::modes::{self, ModeCause, ModeControl, ModeWatch};
+use crate::pipeline::{self, PipelineHalt, StageContext};
 use crate::policy_names;
-use crate::recorder::{self, StartConfiguration};
+use crate::recorder::{self, Recorder, StartConfiguration};
+use crate::recording;
 use crate::reload::ReloadState;
+use crate::request_slots::RequestSlots;
 use crate::result_cache::ResultCache;
 use crate::secret_screening;
 use crate::sessions;
 use crate::slots::FairSlots;
-use crate::status::{ApprovalsStatus, CallTally, LayerStatus, LedgerStatus, ProposalStatus};
+use crate::status::{ApprovalsStatus, LayerStatus, LedgerStatus, ProposalStatus};
 use crate::suspension::Suspensions;
 use crate::throttle::Throttle;
 
@@ -56,37 +58,22 @@ pub struct LayerParts {
 
 /// Runs calls: checks, judges, records, executes.
 pub struct ToolExecutionLayer {
-    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) current: CurrentPolicy,
+    pub(crate) capacity: Capacity,
+    pub(crate) recorder: Recorder,
+    pub(crate) modes: ModeControl,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) undo: Arc<UndoStore>,
-    pub(crate) limits: CallLimits,
-    /// Rate limits for host calls, which are only judged here and must not use up the limits of calls that
-    /// run.
-    pub(crate) host_limits: CallLimits,
-    /// Host calls that were refused with advice, which a repetition overrides.
-    pub(crate) host_advice: RepeatedAdvice,
-    pub(crate) tally: CallTally,
-    pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
-    pub(crate) mode: ModeCell,
-    pub(crate) mode_watch: ModeWatch,
+    pub(crate) host: HostCallState,
     pub(crate) sessions: SessionTable,
+    pub(crate) suspensions: Suspensions,
+    pub(crate) throttle: Throttle,
+    request_slots: RequestSlots,
     pub(crate) active_keys: ActiveKeys,
     /// Calls that have not ended, for listing and cancellation.
     pub(crate) active_calls: ActiveCalls,
-    pub(crate) suspensions: Suspensions,
-    pub(crate) throttle: Throttle,
-    pub(crate) bookkeeping: Bookkeeping,
     pub(crate) result_cache: ResultCache,
-    pub(crate) unrecorded_mode_changes: UnrecordedModeChanges,
-    /// Version of the mode and the rules. Waiting calls are judged again when it changes.
-    pub(crate) policy_changes: tokio::sync::watch::Sender<u64>,
-    /// Version of the tool list. Clients that show the list fetch it again when it changes.
-    pub(crate) tool_changes: tokio::sync::watch::Sender<u64>,
     pub(crate) reloads: ReloadState,
-    pub(crate) opening_slots: FairSlots,
-    /// Slots for the processes that run validators, shared fairly between callers.
-    pub(crate) validation_slots: FairSlots,
-    pub(crate) mode_lock: tokio::sync::Mutex<()>,
     tasks: TaskTracker,
     draining: AtomicBool,
     started: Instant,
@@ -95,43 +82,31 @@ pub struct ToolExecutionLayer {
 impl ToolExecutionLayer {
     /// Creates a layer that continues with the mode and the rate windows recovered from the ledger.
     pub fn new(parts: LayerParts) -> Result<Arc<Self>, TelemetryError> {
-        let LayerParts { snapshot, ledger, recovery, state_dir: state, undo } = parts;
+        let LayerParts { snapshot, ledger, recovery, state_dir, undo } = parts;
         secret_screening::install_patterns(&snapshot.policy)?;
         let mode = modes::restore_mode(&ledger, &recovery);
         let limits = CallLimits::restore(max_running_calls(&snapshot, mode), &recovery, |tool| {
             snapshot.is_outbound(tool.as_str())
         });
-        let host_limits = CallLimits::restore(0, &LedgerRecovery::default(), |_| false);
-        let watch = ModeWatch::new(snapshot.policy.transitions(), mode, ledger.health().head);
-        let approvals = Approvals::restore(&ledger, &recovery, &state);
-        let bookkeeping = Bookkeeping::new(ledger.max_bytes());
+        let watch = Arc::new(ModeWatch::new(snapshot.policy.transitions(), mode, ledger.health().head));
         let reloads = ReloadState::default();
         reloads.set_problems(&snapshot.problems);
         Ok(Arc::new(ToolExecutionLayer {
-            ledger,
-            approvals,
+            current: CurrentPolicy::new(snapshot, mode),
+            capacity: Capacity::new(limits),
+            approvals: Approvals::restore(&ledger, &recovery, &state_dir),
+            recorder: Recorder::new(ledger, Arc::clone(&watch)),
+            modes: ModeControl::new(watch),
             undo,
-            limits,
-            host_limits,
-            host_advice: RepeatedAdvice::default(),
-            mode_watch: watch,
-            active_calls: ActiveCalls::default(),
+            host: HostCallState::new(),
             sessions: SessionTable::default(),
-            active_keys: ActiveKeys::default(),
             suspensions: Suspensions::default(),
             throttle: Throttle::default(),
-            bookkeeping,
+            request_slots: RequestSlots::default(),
+            active_keys: ActiveKeys::default(),
+            active_calls: ActiveCalls::default(),
             result_cache: ResultCache::default(),
-            unrecorded_mode_changes: UnrecordedModeChanges::default(),
-            policy_changes: tokio::sync::watch::Sender::new(0),
-            tool_changes: tokio::sync::watch::Sender::new(0),
             reloads,
-            tally: CallTally::default(),
-            snapshot: ArcSwap::from_pointee(snapshot),
-            mode: ModeCell::new(mode),
-            opening_slots: FairSlots::new(MAX_OPENING),
-            validation_slots: FairSlots::new(MAX_VALIDATING),
-            mode_lock: tokio::sync::Mutex::new(()),
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             started: Instant::now(),
@@ -151,8 +126,12 @@ impl ToolExecutionLayer {
     }
 
     async fn execute_for(self: &Arc<Self>, request: CallRequest, made_by: CallOrigin) -> ToolResult {
-        let (call, arguments) =
-            PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
+        let (call, arguments) = PipelineCall::receive(
+            request,
+            &self.recorder.ledger,
+            self.current.snapshot.load_full(),
+            self.current.mode.get(),
+        );
         let call = Box::new(call.with_origin(made_by));
         let traces = recorder::CrashReport::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
@@ -187,39 +166,70 @@ impl ToolExecutionLayer {
         mut call: Box<PipelineCall>,
         mut arguments: Value,
     ) -> (Box<PipelineCall>, ToolResult) {
+        // Refusal of a call that is judged again by the rules of a recording, with the facts of its denial.
+        let mut first_refusal: Option<(Box<Refusal>, Option<Value>)> = None;
         loop {
+            // A copy only while calls are recorded: arguments can be large.
+            let same_arguments = self.current.recording.is_active().then(|| arguments.clone());
             if let Err(refusal) = self.check_admission(&call) {
                 // No `retry_after_ms` at a stop: the daemon does not know when it will be restarted.
-                let result = recorder::record_refusal(self, &call, *refusal);
+                let result = self.recorder.record_refusal(&call, *refusal);
                 return (call, result);
             }
             // A panic in a stage is a fault in Sinew, and the call still needs its ledger record.
-            let result = match AssertUnwindSafe(pipeline::execute(self, &call, arguments))
-                .catch_unwind()
-                .await
-            {
-                Ok(Ok(result)) => result,
-                Ok(Err(PipelineHalt::Refused(mut refusal))) => {
-                    self.limits.set_retry_after(&call, &mut refusal);
-                    let refusal = self.pace_refusal(&call, refusal);
-                    recorder::record_refusal(self, &call, *refusal)
-                }
-                Ok(Err(PipelineHalt::Repeated(earlier))) => recorder::record_repeat(self, &call, *earlier),
-                Ok(Err(PipelineHalt::Rejudge(same, approval_ref))) => {
-                    arguments = Value::Object(same);
-                    *call = call.with_snapshot(self.snapshot.load_full(), self.mode.get(), approval_ref);
-                    continue;
-                }
-                Ok(Err(PipelineHalt::Edited(other, approval_ref))) => {
-                    let edited = call.with_edited_arguments(&self.ledger, &other);
-                    arguments = Value::Object(other);
-                    *call = edited.with_snapshot(self.snapshot.load_full(), self.mode.get(), approval_ref);
-                    continue;
-                }
-                Err(_) => recorder::record_crash(self, &call),
-            };
+            let result =
+                match AssertUnwindSafe(pipeline::execute(self, &call, arguments)).catch_unwind().await {
+                    Ok(Ok(result)) => {
+                        if call.is_recorded() {
+                            self.current.recording.count_call();
+                        }
+                        result
+                    }
+                    Ok(Err(PipelineHalt::Refused(refusal))) => {
+                        let snapshot = self.recording_for(&call, &refusal);
+                        if let (Some(snapshot), Some(same)) = (snapshot, same_arguments) {
+                            first_refusal = Some((refusal, call.denial_facts().cloned()));
+                            *call = call.with_recording(snapshot);
+                            arguments = same;
+                            continue;
+                        }
+                        let mut refusal = refusal;
+                        // A call that the recording does not permit is refused as without it.
+                        if call.is_recorded()
+                            && !recording::is_decided_later(refusal.code)
+                            && let Some((first, facts)) = first_refusal.take()
+                        {
+                            *call = call.with_denial_facts(facts);
+                            refusal = first;
+                        }
+                        self.capacity.limits.set_retry_after(&call, &mut refusal);
+                        let refusal = self.pace_refusal(&call, refusal);
+                        self.recorder.record_refusal(&call, *refusal)
+                    }
+                    Ok(Err(PipelineHalt::Repeated(earlier))) => self.recorder.record_repeat(&call, *earlier),
+                    Ok(Err(PipelineHalt::Rejudge(same, approval_ref))) => {
+                        arguments = Value::Object(same);
+                        *call = call.with_snapshot(
+                            self.current.snapshot.load_full(),
+                            self.current.mode.get(),
+                            approval_ref,
+                        );
+                        continue;
+                    }
+                    Ok(Err(PipelineHalt::Edited(other, approval_ref))) => {
+                        let edited = call.with_edited_arguments(&self.recorder.ledger, &other);
+                        arguments = Value::Object(other);
+                        *call = edited.with_snapshot(
+                            self.current.snapshot.load_full(),
+                            self.current.mode.get(),
+                            approval_ref,
+                        );
+                        continue;
+                    }
+                    Err(_) => self.recorder.record_crash(&call),
+                };
             approval_stage::withdraw_undecided(
-                self,
+                &self.approvals,
                 &call,
                 result.metadata.refusal.as_ref().map(|refusal| refusal.code),
             )
@@ -237,28 +247,46 @@ impl ToolExecutionLayer {
         Err(Box::new(refusal.with_hint("try again after the daemon has restarted")))
     }
 
-    /// Returns true if the mode or the rules changed since the call was judged.
-    pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
-        self.mode.get() != call.header.mode || !Arc::ptr_eq(&self.snapshot.load(), &call.snapshot)
+    /// Context of the stages after look-up.
+    pub(crate) fn stage_context<'a>(
+        &'a self,
+        call: &'a PipelineCall,
+        tool: &'a Arc<Tool>,
+    ) -> StageContext<'a> {
+        StageContext {
+            call,
+            tool,
+            current: &self.current,
+            capacity: &self.capacity,
+            recorder: &self.recorder,
+            approvals: &self.approvals,
+            active_calls: &self.active_calls,
+            result_cache: &self.result_cache,
+        }
+    }
+
+    /// Turns in which the requests of agents are handled.
+    pub fn request_slots(&self) -> &RequestSlots {
+        &self.request_slots
     }
 
     /// Definitions that pass the filter, by name.
     pub fn tools(&self, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        self.snapshot.load().tools(filter)
+        self.current.snapshot.load().tools(filter)
     }
 
     /// State of the layer.
     pub fn status(&self) -> LayerStatus {
-        let (snapshot, mode) = (self.snapshot.load(), self.mode.get());
+        let (snapshot, mode) = (self.current.snapshot.load(), self.current.mode.get());
         LayerStatus {
             version: env!("CARGO_PKG_VERSION"),
             mode,
-            proposal: self.mode_watch.machine().proposal().map(ProposalStatus::of),
+            proposal: self.modes.watch.machine().proposal().map(ProposalStatus::of),
             reload: self.reloads.last_report(),
             manifest_problems: self.reloads.problems(),
-            remaining: snapshot.policy.remaining_calls(mode, self.limits.counts_of_all()),
+            remaining: snapshot.policy.remaining_calls(mode, self.capacity.limits.counts_of_all()),
             uptime_seconds: self.started.elapsed().as_secs(),
-            calls: self.tally.counts(self.limits.running()),
+            calls: self.recorder.tally.counts(self.capacity.limits.running()),
             approvals: ApprovalsStatus {
                 pending: self.approvals.pending_count(),
                 pin: self.approvals.pin().is_set(),
@@ -270,13 +298,13 @@ impl ToolExecutionLayer {
                 .iter()
                 .map(|folder| folder.root().display().to_string())
                 .collect(),
-            ledger: LedgerStatus::of(&self.ledger.health()),
+            ledger: LedgerStatus::of(&self.recorder.ledger.health()),
         }
     }
 
     /// Cause of the current mode, for the operator: its reason may quote the operator.
     pub fn mode_cause(&self) -> Option<ModeCause> {
-        self.mode.cause()
+        self.current.mode.cause()
     }
 
     /// Approval requests, standing rules and the operator PIN.
@@ -292,36 +320,30 @@ impl ToolExecutionLayer {
         by: &Caller,
         pin: Option<String>,
     ) -> Result<DecisionOutcome, DecideError> {
-        let timeout = self.snapshot.load().policy.approval_timeout();
+        let timeout = self.current.snapshot.load().policy.approval_timeout();
         self.approvals.decide(id, decision, by, pin, timeout).await
     }
 
     /// Current mode.
     pub fn mode(&self) -> Mode {
-        self.mode.get()
-    }
-
-    /// Maximum number of concurrent calls for the current mode and rules.
-    pub(crate) fn max_running_calls(&self) -> usize {
-        max_running_calls(&self.snapshot.load(), self.mode.get())
+        self.current.mode.get()
     }
 
     /// Records the start of the daemon in the ledger.
     pub fn announce_start(&self, configuration: StartConfiguration) -> Result<(), LedgerError> {
-        recorder::record_start(self, configuration)
+        self.recorder.record_start(&self.current, configuration)
     }
 
     /// Records a clean stop and closes the ledger. Blocking.
     pub fn close(&self, reason: &str) {
-        self.write_all_groups();
-        recorder::record_stop(self, reason);
-        self.ledger.close();
+        self.recorder.close(reason);
     }
 
     /// Admits no more calls and waits for the running ones. Returns how many were still running at the
     /// deadline.
     pub async fn drain(&self, deadline: Duration) -> usize {
         self.draining.store(true, Ordering::Release);
+        self.end_recording("the daemon stops");
         self.approvals.close();
         self.tasks.close();
         let _ = tokio::time::timeout(deadline, self.tasks.wait()).await;
@@ -329,15 +351,25 @@ impl ToolExecutionLayer {
     }
 }
 
-/// Maximum number of concurrent calls: the limit of the policy, capped by `MAX_RUNNING`.
-pub(crate) fn max_running_calls(snapshot: &ConfigSnapshot, mode: Mode) -> usize {
-    let allowed = snapshot.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
-    allowed.unwrap_or(MAX_RUNNING).min(MAX_RUNNING)
+/// Rate windows and run slots of calls, and the slots for the work that precedes a run.
+pub(crate) struct Capacity {
+    pub(crate) limits: CallLimits,
+    /// Slots for threads that open paths.
+    pub(crate) opening_slots: FairSlots,
+    /// Slots for the processes that run validators, shared fairly between callers.
+    pub(crate) validation_slots: FairSlots,
 }
 
-/// Cap on concurrent calls. The tools of this process share one blocking pool; calls beyond its size would
-/// only queue inside it.
-const MAX_RUNNING: usize = 256;
+impl Capacity {
+    pub(crate) fn new(limits: CallLimits) -> Self {
+        Capacity {
+            limits,
+            opening_slots: FairSlots::new(MAX_OPENING),
+            validation_slots: FairSlots::new(MAX_VALIDATING),
+        }
+    }
+}
+
 /// Cap on concurrent validations. It equals the number of validator processes, so that calls queue here,
 /// where slots are shared fairly between callers.
 const MAX_VALIDATING: usize = 4;

@@ -11,17 +11,17 @@ use crate::layer::ToolExecutionLayer;
 impl ToolExecutionLayer {
     /// Returns matching records, newest first.
     pub fn ledger_query(&self, filter: &LedgerFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
-        self.ledger.query(filter)
+        self.recorder.ledger.query(filter)
     }
 
     /// Verifies every byte of the ledger. If it finds damage, it records that in the ledger.
     pub fn ledger_verify(&self) -> Result<VerifyReport, LedgerError> {
-        let report = self.ledger.verify()?;
+        let report = self.recorder.ledger.verify()?;
         if !report.is_intact() {
             let problems = report.problems.len();
             let text = format!("ledger verification found {problems} problems");
             let note = NoteEntry { about: "ledger_verify".to_owned(), text, data: json!(report) };
-            if let Err(error) = self.ledger.append(&LedgerEntry::Note(note)) {
+            if let Err(error) = self.recorder.ledger.append(&LedgerEntry::Note(note)) {
                 tracing::error!(%error, problems, "the ledger is damaged, and the damage could not be recorded");
             }
         }
@@ -35,6 +35,6 @@ impl ToolExecutionLayer {
         format: ExportFormat,
         most_bytes: usize,
     ) -> Result<ExportPage, LedgerError> {
-        self.ledger.reader().export_page(filter, format, most_bytes)
+        self.recorder.ledger.reader().export_page(filter, format, most_bytes)
     }
 }

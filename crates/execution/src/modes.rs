@@ -10,5 +10,26 @@ mod watch;
 pub(crate) use mode_cell::ModeCell;
 pub use mode_cell::{ModeCause, ModeChangeResult, ModeError};
 pub(crate) use recovery::{is_intact, recovered_mode, restore_mode};
-pub(crate) use transition::UnrecordedModeChanges;
 pub(crate) use watch::ModeWatch;
+
+use std::sync::Arc;
+
+use transition::UnrecordedModeChanges;
+
+/// State behind mode changes: the rules that cause them, their order and their records.
+pub(crate) struct ModeControl {
+    pub(crate) watch: Arc<ModeWatch>,
+    unrecorded: UnrecordedModeChanges,
+    /// Held while one change is applied.
+    lock: tokio::sync::Mutex<()>,
+}
+
+impl ModeControl {
+    pub(crate) fn new(watch: Arc<ModeWatch>) -> Self {
+        ModeControl {
+            watch,
+            unrecorded: UnrecordedModeChanges::default(),
+            lock: tokio::sync::Mutex::default(),
+        }
+    }
+}

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use approvals::{ApprovalBasis, ApprovalRef};
+use approvals::{ApprovalBasis, ApprovalRef, Approvals};
 use file_access::OpenedCall;
 use governance::{Denial, Permit, Prechecked, Situation, Verdict};
 use guardrail::{KnownTool, RejectedCall, SchemaCheckedCall, ValidCall, ValidatedCall};
@@ -15,15 +15,17 @@ use tool::{Arguments, CallId, Failure, Refusal, RefusalCode, ToolOutput, ToolRes
 
 use crate::approval_stage;
 use crate::call::{CuratedMapCheck, PipelineCall};
-use crate::calls::CallState;
+use crate::calls::{ActiveCalls, CallState};
+use crate::current_policy::CurrentPolicy;
 use crate::idempotency::{self, EarlierCall};
-use crate::layer::ToolExecutionLayer;
+use crate::layer::{Capacity, ToolExecutionLayer};
 use crate::limits::{CallLimits, CountedCall};
 use crate::look_up::look_up;
 use crate::offload::offload_if_large;
-use crate::recorder;
+use crate::recorder::{self, Recorder};
 use crate::repair;
 use crate::response_padding::{self, Opening};
+use crate::result_cache::ResultCache;
 use crate::run;
 use crate::secret_screening;
 use crate::sessions;
@@ -81,6 +83,25 @@ impl<R: Into<Box<Refusal>>> From<R> for PipelineHalt {
     }
 }
 
+/// One call with its tool, and the parts of the layer that the stages after look-up use.
+pub(crate) struct StageContext<'a> {
+    pub(crate) call: &'a PipelineCall,
+    pub(crate) tool: &'a Arc<Tool>,
+    pub(crate) current: &'a CurrentPolicy,
+    pub(crate) capacity: &'a Capacity,
+    pub(crate) recorder: &'a Recorder,
+    pub(crate) approvals: &'a Approvals,
+    pub(crate) active_calls: &'a ActiveCalls,
+    pub(crate) result_cache: &'a ResultCache,
+}
+
+impl StageContext<'_> {
+    /// Halts the call, so that it runs through the pipeline again with these arguments and its approval.
+    pub(crate) fn rejudge(&self, arguments: &Arguments) -> PipelineHalt {
+        PipelineHalt::Rejudge(arguments.clone(), self.call.approval_ref.clone())
+    }
+}
+
 /// Runs one call through every stage. `layer.rs` wraps it: it runs a halted call again, survives panics and
 /// records refusals.
 pub(crate) async fn execute(
@@ -90,27 +111,26 @@ pub(crate) async fn execute(
 ) -> Result<ToolResult, PipelineHalt> {
     admit(layer, call).await?;
     let tool = look_up(call, &arguments)?;
-    let valid = check(layer, call, tool, arguments).await?;
-    let situation = call.situation(layer.limits.counts(&call.caller_key, valid.definition().name()));
+    let cx = &layer.stage_context(call, tool);
+    let valid = check(cx, arguments).await?;
+    let situation = call.situation(cx.capacity.limits.counts(&call.caller_key, valid.definition().name()));
     let prechecked = precheck(call, &situation, valid).map_err(|denial| call.refusal_for(denial))?;
-    let (opened, opening) = open(&layer.opening_slots, call, prechecked).await?;
+    let (opened, opening) = open(&cx.capacity.opening_slots, call, prechecked).await?;
     let verdict = judge(call, &situation, opened, opening).await;
-    let (permit, approval) = approve(layer, call, tool, verdict).await?;
-    let reservation = reserve(layer, call, tool, &permit).await?;
-    let recorded_permit = record_decision(layer, call, tool, (permit, approval), &reservation).await?;
-    let end = run::run(layer, call, tool, &recorded_permit, reservation).await?;
-    Ok(recorder::record_outcome(layer, call, &recorded_permit, end))
+    let (permit, approval) = approve(cx, verdict).await?;
+    let reservation = reserve(cx, &permit).await?;
+    let recorded_permit = record_decision(cx, permit, approval, &reservation).await?;
+    let end = run::run(cx, &recorded_permit, reservation).await?;
+    cx.recorder.record_outcome(&cx.capacity.limits, call, &recorded_permit, end)
 }
 
 /// Runs the stages from check to judge, for `explain` and for arguments that the operator edited.
 pub(crate) async fn check_and_judge(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Tool,
+    cx: &StageContext<'_>,
     arguments: Value,
 ) -> Result<Verdict, Box<Refusal>> {
-    let valid = check(layer, call, tool, arguments).await?;
-    judge_only((&layer.limits, &layer.opening_slots), call, valid).await
+    let valid = check(cx, arguments).await?;
+    judge_only((&cx.capacity.limits, &cx.capacity.opening_slots), cx.call, valid).await
 }
 
 /// Runs the stages from pre-check to judge on a valid call that does not run here, such as a host call or the
@@ -133,18 +153,13 @@ pub(crate) async fn judge_only(
 /// Admits the call: allowlist and budget of its session, then its idempotency key.
 async fn admit(layer: &ToolExecutionLayer, call: &PipelineCall) -> Result<(), PipelineHalt> {
     sessions::admit(&layer.sessions, call)?;
-    idempotency::claim_key(layer, call).await
+    idempotency::claim_key(&layer.active_keys, &layer.recorder.ledger, call).await
 }
 
 /// Checks the arguments against the schema, the curated map and the validators of the tool. The refusal of a
 /// malformed call offers a repair if the repaired call would be permitted.
-async fn check(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Tool,
-    arguments: Value,
-) -> Result<ValidCall, Box<Refusal>> {
-    let (definition, schema) = (tool.definition(), tool.schema());
+async fn check(cx: &StageContext<'_>, arguments: Value) -> Result<ValidCall, Box<Refusal>> {
+    let (call, definition, schema) = (cx.call, cx.tool.definition(), cx.tool.schema());
     let check = |arguments| match call.curated_map {
         CuratedMapCheck::Applied => {
             call.snapshot.with_guard(|guard| guard.check(KnownTool { definition, schema }, arguments))
@@ -155,21 +170,21 @@ async fn check(
         }
     };
     match call.time_stage(Stage::Check, || offload_if_large(arguments, check)) {
-        Ok(schema_checked) => validate(layer, call, schema_checked).await,
-        Err(rejected) => Err(Box::pin(repair::with_repair(layer, call, rejected)).await),
+        Ok(schema_checked) => validate(&cx.capacity.validation_slots, call, schema_checked).await,
+        Err(rejected) => Err(Box::pin(repair::with_repair(cx.capacity, call, rejected)).await),
     }
 }
 
 /// Runs the tool's validators, if it has any, attaches the caller and refuses blocked secrets.
 pub(crate) async fn validate(
-    layer: &ToolExecutionLayer,
+    validation_slots: &FairSlots,
     call: &PipelineCall,
     schema_checked: SchemaCheckedCall,
 ) -> Result<ValidCall, Box<Refusal>> {
     let valid = match schema_checked.without_validators() {
         Ok(valid) => valid,
         // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
-        Err(with_validators) => Box::pin(run_validators(layer, call, with_validators)).await?,
+        Err(with_validators) => Box::pin(run_validators(validation_slots, call, with_validators)).await?,
     };
     let valid = valid.with_caller(&call.header.caller);
     secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
@@ -178,13 +193,13 @@ pub(crate) async fn validate(
 
 /// Runs the tool's validators, which run in a separate process and may be slow.
 async fn run_validators(
-    layer: &ToolExecutionLayer,
+    validation_slots: &FairSlots,
     call: &PipelineCall,
     schema_checked: SchemaCheckedCall,
 ) -> Result<ValidCall, Box<Refusal>> {
     let _timing = call.span.stage(Stage::Check);
     let validating = async {
-        let _slot = layer.validation_slots.acquire(&call.caller_key, CallLength::Short).await;
+        let _slot = validation_slots.acquire(&call.caller_key, CallLength::Short).await;
         schema_checked.run_validators().await
     };
     let ValidatedCall { call: valid, slow_validators: slow } = call.within_deadline(validating).await??;
@@ -282,17 +297,15 @@ async fn judge(
 /// Asks the operator if the verdict requires it, and returns the permit with the approval it is based on. A
 /// denied call is refused.
 async fn approve(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     verdict: Verdict,
 ) -> Result<(Permit, Option<ApprovalBasis>), PipelineHalt> {
     match verdict {
         Verdict::Permit(permit) => Ok((permit, None)),
-        Verdict::Denial(denial) => Err(call.refusal_for(denial).into()),
+        Verdict::Denial(denial) => Err(cx.call.refusal_for(denial).into()),
         Verdict::ApprovalRequired(question) => {
             // Boxed, like every rarely used branch: the future of each call is as large as its largest branch.
-            let (permit, basis) = Box::pin(approval_stage::approve(layer, call, tool, question)).await?;
+            let (permit, basis) = Box::pin(approval_stage::approve(cx, question)).await?;
             Ok((permit, Some(basis)))
         }
     }
@@ -300,71 +313,69 @@ async fn approve(
 
 /// Waits for a run slot and counts the call. If the mode or the rules change meanwhile, the call is judged
 /// again, because a permit is valid only for the snapshot it was judged by.
-async fn reserve(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Tool,
-    permit: &Permit,
-) -> Result<RunReservation, PipelineHalt> {
+async fn reserve(cx: &StageContext<'_>, permit: &Permit) -> Result<RunReservation, PipelineHalt> {
+    let (call, limits) = (cx.call, &cx.capacity.limits);
     let _timing = call.span.stage(Stage::Reserve);
-    let length = expected_length(tool, permit);
-    let slot = match layer.limits.try_acquire_slot(call, length) {
+    let length = expected_length(cx.tool, permit);
+    let slot = match limits.try_acquire_slot(call, length) {
         Some(slot) => Some(slot),
         None => {
-            layer.active_calls.set_state(&call.tracker, CallState::Queued);
+            cx.active_calls.set_state(&call.tracker, CallState::Queued);
             sessions::cancel_if_closed(call);
-            call.within_deadline(Box::pin(wait_for_slot(layer, call, length))).await??
+            call.within_deadline(Box::pin(wait_for_slot(cx, length))).await??
         }
     };
     match slot {
-        Some(slot) if !layer.has_changed_since(call) => {
-            let counted =
-                layer.limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
-            Ok(RunReservation { slot, counted_call: counted })
+        Some(slot) if !cx.current.has_changed_since(call) => {
+            let counted_call =
+                limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
+            Ok(RunReservation { slot, counted_call })
         }
-        _ => Err(PipelineHalt::Rejudge(permit.call().arguments().clone(), call.approval_ref.clone())),
+        _ => Err(cx.rejudge(permit.call().arguments())),
     }
 }
 
 /// Expected duration of a call, by what its tool does.
 fn expected_length(tool: &Tool, permit: &Permit) -> CallLength {
-    let waits_for_others = tool.definition().requires_sandbox()
-        || tool.definition().origin().is_some()
-        || tool.executor().makes_inner_calls()
-        || permit.is_outbound();
-    if waits_for_others { CallLength::Long } else { CallLength::Short }
+    if runs_in_daemon(tool, permit) { CallLength::Short } else { CallLength::Long }
+}
+
+/// Returns true if the call starts no process and reaches no other tool, server or host.
+fn runs_in_daemon(tool: &Tool, permit: &Permit) -> bool {
+    let definition = tool.definition();
+    !definition.requires_sandbox()
+        && definition.origin().is_none()
+        && !tool.executor().makes_inner_calls()
+        && !permit.is_outbound()
 }
 
 /// Waits for a run slot, and returns `None` as soon as the mode or the rules change.
-async fn wait_for_slot(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    length: CallLength,
-) -> Result<Option<Slot>, Box<Refusal>> {
-    let mut changes = layer.policy_changes.subscribe();
-    if layer.has_changed_since(call) {
+async fn wait_for_slot(cx: &StageContext<'_>, length: CallLength) -> Result<Option<Slot>, Box<Refusal>> {
+    let mut changes = cx.current.changes.subscribe();
+    if cx.current.has_changed_since(cx.call) {
         return Ok(None);
     }
     tokio::select! {
-        slot = layer.limits.acquire_slot(call, length) => slot.map(Some),
+        slot = cx.capacity.limits.acquire_slot(cx.call, length) => slot.map(Some),
         _ = changes.changed() => Ok(None),
     }
 }
 
 /// Records the decision in the ledger, as durably as the risk of the call requires, before anything runs. If
-/// the call uses an operator approval, that use is recorded first.
+/// the call uses an operator approval, that use is recorded first. A call that only reads in the daemon has
+/// one record, which the last stage writes.
 async fn record_decision(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
-    (permit, basis): (Permit, Option<ApprovalBasis>),
+    cx: &StageContext<'_>,
+    permit: Permit,
+    basis: Option<ApprovalBasis>,
     reservation: &RunReservation,
 ) -> Result<Arc<RecordedPermit>, PipelineHalt> {
-    let uncount = || layer.limits.uncount(&reservation.counted_call);
+    let call = cx.call;
+    let uncount = || cx.capacity.limits.uncount(&reservation.counted_call);
     let (permit, approval_id) = match &basis {
         None => (permit, None),
         Some(basis) => {
-            let consuming = Box::pin(approval_stage::consume_approval(layer, call, tool, permit, basis));
+            let consuming = Box::pin(approval_stage::consume_approval(cx, permit, basis));
             let (permit, id) = consuming.await.inspect_err(|_| uncount())?;
             (permit, Some(id))
         }
@@ -373,9 +384,16 @@ async fn record_decision(
     let decision = recorder::decision(call, &permit, approval_id);
     // The caller's deadline does not apply here: a recorded decision needs a recorded outcome. A call whose
     // deadline has passed is not started.
-    match layer.ledger.intend(decision, permit).await {
+    let ledger = &cx.recorder.ledger;
+    let intended = match runs_in_daemon(cx.tool, &permit) {
+        true => ledger.intend_read(decision, permit).await,
+        false => ledger.intend(decision, permit).await,
+    };
+    match intended {
         Ok(recorded_permit) => {
-            call.mark_decision_recorded();
+            if recorded_permit.receipt().is_some() {
+                call.mark_decision_recorded();
+            }
             Ok(Arc::new(recorded_permit))
         }
         Err(error) => {

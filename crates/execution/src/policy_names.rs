@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use tool::{EndpointParty, Refusal, RuleRef, ToolResult};
+use tool::caller::EndpointParty;
+use tool::{Refusal, RuleRef, ToolResult};
 
 use crate::call::PipelineCall;
 use crate::explain::{ExplainedVerdict, Explanation};

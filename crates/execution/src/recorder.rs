@@ -8,23 +8,42 @@ mod outcomes;
 mod refusals;
 mod repeats;
 
+use std::sync::Arc;
+
 use governance::Permit;
 use ledger::entry::StageTime;
-use ledger::{RecordedDecision, RecordedEffect};
+use ledger::{Ledger, RecordedDecision, RecordedEffect};
 use registry::RecordedPermit;
 use serde_json::Value;
 use telemetry::{CallContext, SpanNote, StageTiming, TelemetryEvent, emit, redact};
 use tool::result::ResultMetadata;
 use tool::{Category, ToolDefinition};
 
+use crate::bookkeeping::Bookkeeping;
 use crate::call::{CuratedMapCheck, PipelineCall};
+use crate::modes::ModeWatch;
+use crate::status::CallTally;
 
 pub(crate) use export::export;
 pub use lifecycle::StartConfiguration;
-pub(crate) use lifecycle::{record_start, record_stop};
-pub(crate) use outcomes::{CrashReport, record_crash, record_not_started, record_outcome};
-pub(crate) use refusals::{ledger_unavailable, record_malformed, record_refusal};
-pub(crate) use repeats::record_repeat;
+pub(crate) use outcomes::CrashReport;
+pub(crate) use refusals::ledger_unavailable;
+
+/// Records outcomes and keeps the counts that follow from them.
+pub(crate) struct Recorder {
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) bookkeeping: Bookkeeping,
+    pub(crate) tally: CallTally,
+    /// Counts outcomes for the mode rules.
+    mode_watch: Arc<ModeWatch>,
+}
+
+impl Recorder {
+    pub(crate) fn new(ledger: Arc<Ledger>, mode_watch: Arc<ModeWatch>) -> Self {
+        let bookkeeping = Bookkeeping::new(ledger.max_bytes());
+        Recorder { ledger, bookkeeping, tally: CallTally::default(), mode_watch }
+    }
+}
 
 /// Ledger entry of the decision that permits a call.
 pub(crate) fn decision(
@@ -78,9 +97,9 @@ fn effect(definition: &ToolDefinition) -> RecordedEffect {
 }
 
 /// Emits the event that a permitted and recorded call starts.
-pub(crate) fn announce_start(call: &PipelineCall, order: &RecordedPermit) {
+pub(crate) fn announce_start(call: &PipelineCall, recorded_permit: &RecordedPermit) {
     let captured = telemetry::is_content_captured();
-    let arguments = captured.then(|| Value::Object(order.value().call().arguments().clone()));
+    let arguments = captured.then(|| Value::Object(recorded_permit.value().call().arguments().clone()));
     if let Some(arguments) = &arguments {
         call.span.add_note(SpanNote::Arguments(arguments));
     }

@@ -1,19 +1,22 @@
-//! Replaces the configuration snapshot while calls run. A reload is applied as a whole or not at all, and is
-//! recorded. A change that loosens the policy requires confirmation by the operator.
+//! Replaces the configuration snapshot while calls run, and records it. A change that loosens the policy requires
+//! confirmation by the operator. Until then the accepted configuration applies, with everything that the change
+//! tightens.
 //!
 //! A running call keeps its snapshot; a waiting call is judged again by the new one.
 
 mod differences;
 mod drift;
+mod interim;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use ledger::LedgerEntry;
 use ledger::entry::{ReloadEntry, ReloadResult};
 use serde::Serialize;
 use serde_json::json;
-use telemetry::{TelemetryEvent, emit, redact};
+use telemetry::redact::{self, Redactor};
+use telemetry::{TelemetryEvent, emit};
 use tool::canonical;
 
 use crate::config_snapshot::{ConfigSnapshot, ManifestProblem};
@@ -23,6 +26,8 @@ use crate::secret_screening;
 pub use policy_tools::{PolicyDifference, PolicyEffect};
 
 pub use differences::curated_map_differences;
+use differences::{PartDifference, SnapshotPart};
+use interim::CandidateDifferences;
 
 /// Rule for accepting a change that loosens the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +48,7 @@ pub enum ReloadOutcome {
     Unchanged,
     /// The new configuration is in effect.
     Applied,
-    /// The new configuration loosens the policy and waits for the operator; the previous one stays in effect.
+    /// The new configuration loosens the policy and waits for the operator. What it tightens is in effect.
     Waiting,
     /// The new configuration is invalid; the previous one stays in effect.
     Rejected,
@@ -61,7 +66,7 @@ pub struct ReloadReport {
     pub candidate: Option<String>,
     /// Differences from the configuration in effect.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<PolicyDifference>,
+    pub changes: Vec<ReportedChange>,
     /// Reason for a rejection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -70,12 +75,26 @@ pub struct ReloadReport {
     pub problems: Vec<ManifestProblem>,
 }
 
+/// Difference in a report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReportedChange {
+    /// Difference from the accepted configuration.
+    #[serde(flatten)]
+    pub difference: PolicyDifference,
+    /// True if it waits for the operator and is not in effect.
+    pub waits: bool,
+}
+
 /// Serialises reloads and keeps the last relevant report.
 #[derive(Default)]
 pub(crate) struct ReloadState {
     reload_lock: tokio::sync::Mutex<()>,
     last: Mutex<Option<ReloadReport>>,
     problems: Mutex<Vec<ManifestProblem>>,
+    /// Version of the tool list. Clients that show the list fetch it again when it changes.
+    tool_changes: tokio::sync::watch::Sender<u64>,
+    /// Accepted snapshot, while a change waits and a stricter snapshot is in effect.
+    accepted: Mutex<Option<Arc<ConfigSnapshot>>>,
 }
 
 impl ReloadState {
@@ -92,6 +111,10 @@ impl ReloadState {
             emit(TelemetryEvent::ManifestRejected { file, line: *line, code, message });
         }
         *known = problems.to_vec();
+    }
+
+    fn accepted(&self) -> MutexGuard<'_, Option<Arc<ConfigSnapshot>>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_last(&self) -> MutexGuard<'_, Option<ReloadReport>> {
@@ -120,7 +143,17 @@ impl ReloadState {
 
 /// Returns true if the change from `old` to `new` loosens anything, or if that cannot be determined.
 pub fn loosens(old: &ConfigSnapshot, new: &ConfigSnapshot) -> bool {
-    differences::all_differences(old, new).iter().any(|change| change.effect == PolicyEffect::Loosens)
+    differences::all_differences(old, new).iter().any(|(_, change)| change.effect == PolicyEffect::Loosens)
+}
+
+/// Returns the snapshot in effect while the change from `accepted` to `files` waits for the operator, or `files` if
+/// the change does not have to wait.
+pub fn in_effect(accepted: &ConfigSnapshot, files: ConfigSnapshot) -> ConfigSnapshot {
+    let found = differences::all_differences(accepted, &files);
+    match found.iter().any(|(_, change)| change.effect == PolicyEffect::Loosens) {
+        true => CandidateDifferences(&found).interim(accepted, files),
+        false => files,
+    }
 }
 
 /// Removes the file excerpts from an error. A stored error must not contain what a person mistyped, which may
@@ -143,43 +176,69 @@ impl ToolExecutionLayer {
         acceptance: &Acceptance,
     ) -> ReloadReport {
         let _turn = self.reloads.reload_lock.lock().await;
-        let old = self.snapshot.load_full();
+        let accepted = self.reloads.accepted().clone().unwrap_or_else(|| self.current.snapshot.load_full());
         self.reloads.set_problems(&candidate.problems);
-        let mut changes = differences::all_differences(&old, &candidate);
-        changes.extend(other_changes);
-        // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
-        // or another configuration in effect, make it a different candidate.
-        let shown = json!([candidate.fingerprint(), changes]);
-        let digest = canonical::sha256_hex(&canonical::bytes(&shown));
-        let report = |result| ReloadReport {
-            result,
-            at: Timestamp::now(),
-            candidate: Some(digest.clone()),
-            changes: changes.clone(),
-            error: None,
-            problems: candidate.problems.clone(),
-        };
-        if changes.is_empty() {
-            return self.report_unchanged();
+        let mut found = differences::all_differences(&accepted, &candidate);
+        found.extend(other_changes.into_iter().map(|change| (SnapshotPart::Settings, change)));
+        if found.is_empty() {
+            return self.report_unchanged(accepted);
         }
+        // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
+        // or another accepted configuration, make it a different candidate.
+        let changes: Vec<&PolicyDifference> = found.iter().map(|(_, change)| change).collect();
+        let digest = canonical::sha256_hex(&canonical::bytes(&json!([candidate.fingerprint(), changes])));
         let loosens = changes.iter().any(|change| change.effect == PolicyEffect::Loosens);
         let agreed = match acceptance {
             Acceptance::Ask => false,
             Acceptance::Confirmed(seen) => *seen == digest,
             Acceptance::Always => true,
         };
-        if loosens && !agreed {
-            let report = report(ReloadOutcome::Waiting);
-            if self.reloads.store(&report) {
-                tracing::warn!(
-                    "reload_waiting: it loosens the policy; run `sinew reload --accept` to review and apply it"
-                );
-                self.record_not_applied(&report, ReloadResult::Waiting).await;
-            }
-            return report;
+        let is_waiting = loosens && !agreed;
+        let waiting = CandidateDifferences(&found);
+        let reported = |found: &PartDifference| ReportedChange {
+            difference: found.1.clone(),
+            waits: is_waiting && waiting.waits(found),
+        };
+        let report = ReloadReport {
+            result: if is_waiting { ReloadOutcome::Waiting } else { ReloadOutcome::Applied },
+            at: Timestamp::now(),
+            candidate: Some(digest),
+            changes: found.iter().map(reported).collect(),
+            error: None,
+            problems: candidate.problems.clone(),
+        };
+        match is_waiting {
+            true => self.hold(accepted, &waiting, candidate, report).await,
+            false => self.apply_reload(candidate, report, loosens).await,
         }
-        let applied = report(ReloadOutcome::Applied);
-        self.apply_reload(candidate, applied, loosens).await
+    }
+
+    /// Keeps a change for the operator, and applies what it tightens.
+    async fn hold(
+        &self,
+        accepted: Arc<ConfigSnapshot>,
+        waiting: &CandidateDifferences<'_>,
+        candidate: ConfigSnapshot,
+        mut report: ReloadReport,
+    ) -> ReloadReport {
+        let interim = waiting.interim(&accepted, candidate);
+        *self.reloads.accepted() = Some(accepted);
+        if interim.fingerprint() != self.current.snapshot.load().fingerprint() {
+            match secret_screening::redactor(&interim.policy) {
+                Ok(redactor) => self.install(Arc::new(interim), redactor),
+                Err(error) => {
+                    report.changes.iter_mut().for_each(|change| change.waits = true);
+                    report.error = Some(format!("what it tightens could not be applied: {error}"));
+                }
+            }
+        }
+        if self.reloads.store(&report) {
+            tracing::warn!(
+                "reload_waiting: it loosens the policy; run `sinew reload --accept` to review and apply it"
+            );
+            self.record_not_applied(&report, ReloadResult::Waiting).await;
+        }
+        report
     }
 
     /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
@@ -202,9 +261,13 @@ impl ToolExecutionLayer {
         report
     }
 
-    /// Reports that nothing changed, and clears a waiting or rejected report: the files match the
-    /// configuration in effect again.
-    fn report_unchanged(&self) -> ReloadReport {
+    /// Reports that the files match the accepted configuration, and clears a waiting or rejected report. If a change
+    /// was waiting, what it tightened no longer applies.
+    fn report_unchanged(&self, accepted: Arc<ConfigSnapshot>) -> ReloadReport {
+        let was_waiting = self.reloads.accepted().take().is_some();
+        if let Some(redactor) = secret_screening::redactor(&accepted.policy).ok().filter(|_| was_waiting) {
+            self.install(accepted, redactor);
+        }
         let mut last = self.reloads.lock_last();
         if last.as_ref().is_some_and(|last| last.result != ReloadOutcome::Applied) {
             *last = None;
@@ -241,17 +304,8 @@ impl ToolExecutionLayer {
                 return report;
             }
         };
-        redact::set_shared(redactor);
-        let tools_changed = !differences::tool_differences(&self.snapshot.load(), &snapshot).is_empty();
-        let rules = snapshot.policy.transitions();
-        self.snapshot.store(snapshot.into());
-        self.mode_watch.machine().set_rules(rules);
-        self.limits.set_capacity(self.max_running_calls());
-        self.policy_changes.send_modify(|changes| *changes += 1);
-        self.mode_watch.wake();
-        if tools_changed {
-            self.tool_changes.send_modify(|changes| *changes += 1);
-        }
+        *self.reloads.accepted() = None;
+        self.install(Arc::new(snapshot), redactor);
         self.reloads.store(&report);
         tracing::info!(changes = report.changes.len(), "reload_applied");
         if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied, &hash).await {
@@ -260,9 +314,25 @@ impl ToolExecutionLayer {
         report
     }
 
+    /// Puts a snapshot into effect.
+    fn install(&self, snapshot: Arc<ConfigSnapshot>, redactor: Redactor) {
+        redact::set_shared(redactor);
+        let tools_changed =
+            !differences::tool_differences(&self.current.snapshot.load(), &snapshot).is_empty();
+        let rules = snapshot.policy.transitions();
+        self.current.snapshot.store(snapshot);
+        self.modes.watch.machine().set_rules(rules);
+        self.capacity.limits.set_capacity(self.current.max_running_calls());
+        self.current.changes.send_modify(|changes| *changes += 1);
+        self.modes.watch.wake();
+        if tools_changed {
+            self.reloads.tool_changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
     /// Records a reload that was not applied, with the hash of the policy that stays in effect.
     async fn record_not_applied(&self, report: &ReloadReport, result: ReloadResult) {
-        let hash = self.snapshot.load().policy.hash().to_owned();
+        let hash = self.current.snapshot.load().policy.hash().to_owned();
         if let Err(error) = self.record_reload(report, result, &hash).await {
             tracing::error!(error, "a reload that was not applied could not be recorded");
         }
@@ -278,13 +348,13 @@ impl ToolExecutionLayer {
         let reason = reason.map(|text| redact::shared().redact_text(&text).into_owned());
         let policy_hash = policy_hash.to_owned();
         let entry = ReloadEntry { result, policy_hash, reason, changes: json!(report.changes) };
-        let written = self.ledger.append_durably(&LedgerEntry::Reload(entry)).await;
+        let written = self.recorder.ledger.append_durably(&LedgerEntry::Reload(entry)).await;
         written.map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// Subscribes to changes of the tool list.
     pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.tool_changes.subscribe()
+        self.reloads.tool_changes.subscribe()
     }
 }
 

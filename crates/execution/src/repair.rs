@@ -11,7 +11,7 @@ use telemetry::redact;
 use tool::Refusal;
 
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::layer::Capacity;
 use crate::pipeline;
 
 /// Longest time a refusal waits for its repair, which a dead mount could block.
@@ -22,14 +22,14 @@ const REPAIR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Only a permit counts. A repaired call that is denied or requires approval is not offered, so that a repair
 /// reveals no more about a path than the call itself would.
 pub(crate) async fn with_repair(
-    layer: &ToolExecutionLayer,
+    capacity: &Capacity,
     call: &PipelineCall,
     rejected: RejectedCall,
 ) -> Box<Refusal> {
     let RejectedCall { mut refusal, proposal } = rejected;
     redact_quoted_values(&mut refusal);
     if let Some((repaired, offer)) = proposal.map(|proposal| proposal.into_parts())
-        && is_permitted(layer, call, repaired).await
+        && is_permitted(capacity, call, repaired).await
     {
         offer.add_to(&mut refusal);
     }
@@ -47,10 +47,10 @@ fn redact_quoted_values(refusal: &mut Refusal) {
     }
 }
 
-async fn is_permitted(layer: &ToolExecutionLayer, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {
+async fn is_permitted(capacity: &Capacity, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {
     let judged = async {
-        let valid = pipeline::validate(layer, call, repaired).await?;
-        pipeline::judge_only((&layer.limits, &layer.opening_slots), call, valid).await
+        let valid = pipeline::validate(&capacity.validation_slots, call, repaired).await?;
+        pipeline::judge_only((&capacity.limits, &capacity.opening_slots), call, valid).await
     };
     matches!(tokio::time::timeout(REPAIR_TIMEOUT, judged).await, Ok(Ok(Verdict::Permit(_))))
 }

@@ -58,7 +58,7 @@ impl ResultKey {
         let files: Option<Vec<Value>> = permit.paths().iter().map(file_identity).collect();
         let files = files.filter(|_| is_cacheable)?;
         let caller = match rule.scope {
-            ResultCacheScope::Caller => Some(call.header.caller.party_digest()),
+            ResultCacheScope::Caller => Some(call.header.caller.instance_digest()),
             ResultCacheScope::All => None,
         };
         let key = json!({
@@ -108,7 +108,7 @@ impl ResultCache {
     }
 
     /// Keeps the result of a call. Expired results are removed, then those that expire first.
-    pub(crate) fn put(&self, key: ResultKey, order: &RecordedPermit, result: &BoundedOutput) {
+    pub(crate) fn put(&self, key: ResultKey, recorded_permit: &RecordedPermit, result: &BoundedOutput) {
         let BoundedOutput { output, canonical } = result;
         if canonical.len() > MAX_RESULT_BYTES {
             return;
@@ -126,7 +126,7 @@ impl ResultCache {
         }
         let cached = CachedResult {
             expires: now + key.ttl,
-            call_id: order.call_id(),
+            call_id: recorded_permit.call_id(),
             value: output.value.clone(),
             canonical: canonical.clone(),
             truncated: output.truncated.clone(),

@@ -13,10 +13,8 @@ use telemetry::{SpanNote, Stage};
 use tool::result::SandboxTier;
 use tool::{Category, Failure, FailureKind, ToolOutput, canonical};
 
-use crate::call::PipelineCall;
 use crate::calls::StoppedBy;
-use crate::layer::ToolExecutionLayer;
-use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt, RunReservation};
+use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt, RunReservation, StageContext};
 use crate::recorder;
 use crate::result_cache::ResultKey;
 use crate::secret_screening;
@@ -38,16 +36,15 @@ const ABORT_GRACE: Duration = Duration::from_millis(100);
 /// thread in a system call cannot be stopped; it keeps its run slot until it ends. If the mode or the rules
 /// changed since the decision was recorded, the tool is not started and the call is judged again.
 pub(crate) async fn run(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Tool,
-    order: &Arc<RecordedPermit>,
-    place: RunReservation,
+    cx: &StageContext<'_>,
+    recorded_permit: &Arc<RecordedPermit>,
+    reservation: RunReservation,
 ) -> Result<ExecutionEnd, PipelineHalt> {
-    let limit = call.time_left(order.value().timeout());
+    let call = cx.call;
+    let limit = call.time_left(recorded_permit.value().timeout());
     // A call that is not started does not count against its rate limits.
-    let RunReservation { slot, counted_call: counted } = place;
-    let give_up = || layer.limits.uncount(&counted);
+    let RunReservation { slot, counted_call } = reservation;
+    let give_up = || cx.capacity.limits.uncount(&counted_call);
     if limit.is_zero() {
         give_up();
         let late = Failure::new(FailureKind::TimedOut, "the deadline passed before the tool was started");
@@ -59,28 +56,26 @@ pub(crate) async fn run(
         give_up();
         return Ok(ExecutionEnd::NotStarted(by.not_started(&call.tool_name, call.header.mode)));
     }
-    if layer.has_changed_since(call) {
+    if cx.current.has_changed_since(call) {
         give_up();
-        recorder::record_not_started(layer, call, order);
-        let arguments = order.value().call().arguments().clone();
-        return Err(PipelineHalt::Rejudge(arguments, call.approval_ref.clone()));
+        cx.recorder.record_not_started(call, recorded_permit);
+        return Err(cx.rejudge(recorded_permit.value().call().arguments()));
     }
-    let key = ResultKey::of(call, tool, order.value());
-    if let Some((from, result)) = key.as_ref().and_then(|key| layer.result_cache.get(key)) {
-        recorder::announce_start(call, order);
+    let key = ResultKey::of(call, cx.tool, recorded_permit.value());
+    if let Some((from, result)) = key.as_ref().and_then(|key| cx.result_cache.get(key)) {
+        recorder::announce_start(call, recorded_permit);
         return Ok(ExecutionEnd::Cached { from, result });
     }
-    if let Err(failure) = sessions::charge(call, order.value().call().definition().name()) {
+    if let Err(failure) = sessions::charge(call, recorded_permit.value().call().definition().name()) {
         give_up();
         return Ok(ExecutionEnd::NotStarted(failure));
     }
-    recorder::announce_start(call, order);
+    recorder::announce_start(call, recorded_permit);
     let _timing = call.span.stage(Stage::Run);
-    let running =
-        OrderRunner { layer, call, tool, order, slot: Arc::new(slot), until: Instant::now() + limit };
+    let running = PermitRunner { cx, recorded_permit, slot: Arc::new(slot), until: Instant::now() + limit };
     let (result, attempts) = running.run_with_retry(limit).await;
     if let (Some(key), Ok(result)) = (key, &result) {
-        layer.result_cache.put(key, order, result);
+        cx.result_cache.put(key, recorded_permit, result);
     }
     Ok(ExecutionEnd::Ran { result, attempts })
 }
@@ -96,25 +91,23 @@ fn with_first_cause(mut last: Failure, first: Result<BoundedOutput, Failure>) ->
     last
 }
 
-/// One order, with everything that an attempt to run it needs.
-struct OrderRunner<'a> {
-    layer: &'a ToolExecutionLayer,
-    call: &'a PipelineCall,
-    tool: &'a Tool,
-    order: &'a Arc<RecordedPermit>,
+/// One recorded permit, with everything that an attempt to run it needs.
+struct PermitRunner<'a> {
+    cx: &'a StageContext<'a>,
+    recorded_permit: &'a Arc<RecordedPermit>,
     /// Shared with the task, so that an abandoned task keeps the slot.
     slot: Arc<Slot>,
     until: Instant,
 }
 
-impl OrderRunner<'_> {
+impl PermitRunner<'_> {
     /// Runs the tool, and once more after a transient failure. Returns the number of attempts.
     async fn run_with_retry(&self, limit: Duration) -> (Result<BoundedOutput, Failure>, u32) {
         let first = self.attempt(limit).await;
         let Some(pause) = self.retry_delay(&first) else { return (first, 1) };
-        let _ = self.call.unless_stopped(tokio::time::sleep(pause)).await;
-        if let Some(by) = self.call.stopped_by() {
-            return (Err(by.failure(&self.call.tool_name, self.layer.mode())), 1);
+        let _ = self.cx.call.unless_stopped(tokio::time::sleep(pause)).await;
+        if let Some(by) = self.cx.call.stopped_by() {
+            return (Err(by.failure(&self.cx.call.tool_name, self.cx.current.mode.get())), 1);
         }
         let left = self.until.saturating_duration_since(Instant::now());
         let second = self.attempt(left).await;
@@ -125,23 +118,25 @@ impl OrderRunner<'_> {
     /// after a transient failure of an idempotent tool, and only while its time lasts.
     fn retry_delay(&self, end: &Result<BoundedOutput, Failure>) -> Option<Duration> {
         let failure = end.as_ref().err().filter(|failure| failure.is_transient())?;
-        let repeatable = self.order.value().call().definition().annotations().idempotent_hint;
+        let repeatable = self.recorded_permit.value().call().definition().annotations().idempotent_hint;
         let left = self.until.saturating_duration_since(Instant::now());
         let delay = failure.retry_after.unwrap_or_default().max(RETRY_DELAY);
         let allowed = repeatable
             && delay <= MAX_RETRY_DELAY
             && left > delay
-            && self.call.stopped_by().is_none()
-            && !self.layer.has_changed_since(self.call);
+            && self.cx.call.stopped_by().is_none()
+            && !self.cx.current.has_changed_since(self.cx.call);
         allowed.then_some(delay)
     }
 
     async fn attempt(&self, limit: Duration) -> Result<BoundedOutput, Failure> {
         let began = Instant::now();
-        let running = self.tool.executor().run_with_progress(
-            Arc::clone(self.order),
-            secret_screening::screen_progress(&self.call.progress),
-        );
+        let progress = secret_screening::screen_progress(&self.cx.call.progress);
+        let start = || self.cx.tool.executor().run_with_progress(Arc::clone(self.recorded_permit), progress);
+        // A panic before the first await is the tool's too.
+        let Ok(running) = std::panic::catch_unwind(AssertUnwindSafe(start)) else {
+            return Err(crashed("panicked"));
+        };
         let slot = Arc::clone(&self.slot);
         let work = AssertUnwindSafe(async move {
             let (_slot, _counted) = (slot, Gauge::ToolsRunning.increment());
@@ -157,20 +152,21 @@ impl OrderRunner<'_> {
         match end {
             TaskWait::Finished(Ok(Ok(end))) => {
                 self.record_sandbox(began, &end);
-                enforce_bounds(self.order, end.and_then(|output| conforming(self.tool, output)))
+                enforce_bounds(self.recorded_permit, end.and_then(|output| conforming(self.cx.tool, output)))
             }
             TaskWait::Finished(Ok(Err(_panic))) => Err(crashed("panicked")),
             TaskWait::Finished(Err(_cancelled)) => Err(crashed("was cancelled")),
             TaskWait::TimedOut => {
-                let message = format!("{} timed out after {:.1} s", self.call.tool_name, limit.as_secs_f64());
-                let category = self.order.value().call().definition().category();
+                let message =
+                    format!("{} timed out after {:.1} s", self.cx.call.tool_name, limit.as_secs_f64());
+                let category = self.recorded_permit.value().call().definition().category();
                 let failure = match *category == Category::NETWORK {
                     true => Failure::network_timeout(message),
                     false => Failure::new(FailureKind::TimedOut, message),
                 };
                 Err(failure.with_hint("its effect may still happen: check before trying again"))
             }
-            TaskWait::Stopped(by) => Err(by.failure(&self.call.tool_name, self.layer.mode())),
+            TaskWait::Stopped(by) => Err(by.failure(&self.cx.call.tool_name, self.cx.current.mode.get())),
         }
     }
 
@@ -185,8 +181,8 @@ impl OrderRunner<'_> {
             Err(failure) => (failure.sandbox, Duration::ZERO),
         };
         if tier != SandboxTier::None {
-            self.call.span.add_note(SpanNote::Sandbox(tier.as_str()));
-            self.call.span.record_stage(Stage::Confine, began, confining);
+            self.cx.call.span.add_note(SpanNote::Sandbox(tier.as_str()));
+            self.cx.call.span.record_stage(Stage::Confine, began, confining);
         }
     }
 
@@ -195,17 +191,19 @@ impl OrderRunner<'_> {
         mut task: tokio::task::JoinHandle<TaskOutput>,
         limit: Duration,
     ) -> TaskWait {
-        self.layer.active_calls.set_running(&self.call.tracker, self.order.value().call().definition());
-        sessions::cancel_if_closed(self.call);
-        if self.layer.has_changed_since(self.call) {
+        self.cx
+            .active_calls
+            .set_running(&self.cx.call.tracker, self.recorded_permit.value().call().definition());
+        sessions::cancel_if_closed(self.cx.call);
+        if self.cx.current.has_changed_since(self.cx.call) {
             // The mode changed before this call was on the list that `stop_forbidden_calls` scans.
-            self.layer.stop_forbidden_calls();
+            self.cx.current.stop_forbidden_calls(self.cx.active_calls);
         }
-        let makes_calls = self.tool.executor().makes_inner_calls();
+        let makes_calls = self.cx.tool.executor().makes_inner_calls();
         tokio::select! {
             biased;
             end = &mut task => TaskWait::Finished(end),
-            by = self.call.tracker.stop().wait() => {
+            by = self.cx.call.tracker.stop().wait() => {
                 task.abort();
                 // The call must be over when its end is reported, and a sandboxed process takes a moment to
                 // exit.
@@ -215,7 +213,7 @@ impl OrderRunner<'_> {
             () = tokio::time::sleep(self.timeout(limit)) => {
                 // Aborting the task ends a sandboxed process or an inner call. A plain thread would continue,
                 // but without its run slot.
-                if makes_calls || self.order.value().call().definition().requires_sandbox() {
+                if makes_calls || self.recorded_permit.value().call().definition().requires_sandbox() {
                     task.abort();
                 }
                 TaskWait::TimedOut
@@ -227,7 +225,7 @@ impl OrderRunner<'_> {
     /// delivers the output so far, so the wait is longer. A caller with a shorter deadline than the policy's
     /// timeout does not wait for that.
     fn timeout(&self, limit: Duration) -> Duration {
-        let permit = self.order.value();
+        let permit = self.recorded_permit.value();
         let ends_itself = permit.call().definition().requires_sandbox() && limit == permit.timeout();
         if ends_itself { limit + LAUNCHER_GRACE } else { limit }
     }
@@ -267,10 +265,10 @@ fn conforming(tool: &Tool, output: ToolOutput) -> Result<ToolOutput, Failure> {
 /// Enforces the output limit and the blocked secrets. Too large an output is not cut, because only the tool
 /// knows where a cut makes sense.
 fn enforce_bounds(
-    order: &RecordedPermit,
+    recorded_permit: &RecordedPermit,
     end: Result<ToolOutput, Failure>,
 ) -> Result<BoundedOutput, Failure> {
-    let most = order.value().max_output_bytes();
+    let most = recorded_permit.value().max_output_bytes();
     let output = end.map_err(|failure| secret_screening::limit_failure(failure, most))?;
     if let Some(failure) = secret_screening::withheld_output(&output) {
         return Err(failure);

@@ -22,7 +22,6 @@ use crate::calls::{ConnectionLoss, StoppedBy};
 use crate::config_snapshot::ToolFilter;
 use crate::layer::ToolExecutionLayer;
 use crate::recorder;
-use crate::throttle::CallerKey;
 
 /// Tool name in the record of a message that names no tool.
 const MALFORMED_TOOL: &str = "(malformed)";
@@ -121,17 +120,16 @@ fn closed_refusal(call: &PipelineCall) -> Box<Refusal> {
 impl ToolExecutionLayer {
     /// Opens a session and records it.
     pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
-        // A session would have limits of its own.
-        if let Some(left) = self.suspension_left(&CallerKey::of(by)) {
+        if let Some(left) = self.suspensions.time_left(by.key()) {
             let retry_after_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             return Err(SessionError::RateLimited { retry_after_ms });
         }
-        let snapshot = self.snapshot.load();
-        let usual = &snapshot.policy.files().safety.sessions;
+        let snapshot = self.current.snapshot.load();
+        let usual = snapshot.policy.session_budgets();
         let by = redact_client_name(by.clone());
-        self.sessions.open(wish, by, (usual, &snapshot.registry), &self.ledger, |by, bytes| {
-            self.bookkeeping.charge(by, bytes).map_err(|throttled| {
-                self.record_throttled(by, OPEN, throttled);
+        self.sessions.open(wish, by, (&usual, &snapshot.registry), &self.recorder.ledger, |by, bytes| {
+            self.recorder.bookkeeping.charge(by, bytes).map_err(|throttled| {
+                self.recorder.record_throttled(by, OPEN, throttled);
                 SessionError::RateLimited { retry_after_ms: throttled.retry_after_ms }
             })
         })
@@ -189,14 +187,18 @@ impl ToolExecutionLayer {
             approval_id: None,
             connection_loss: ConnectionLoss::StopsCall,
         };
-        let (call, _) =
-            PipelineCall::receive(request, &self.ledger, self.snapshot.load_full(), self.mode.get());
+        let (call, _) = PipelineCall::receive(
+            request,
+            &self.recorder.ledger,
+            self.current.snapshot.load_full(),
+            self.current.mode.get(),
+        );
         let hop = call.header.caller.session.is_some().then(|| spend_hop(&self.sessions, &call));
         let refusal = match hop {
             Some(Err(refusal)) => *refusal,
             None | Some(Ok(_)) => malformed_refusal(code, reason),
         };
-        let mut result = recorder::record_malformed(self, &call, refusal);
+        let mut result = self.recorder.record_malformed(&call, refusal);
         add_session_report(&call, &mut result);
         recorder::export(call, &result);
         result
@@ -205,7 +207,7 @@ impl ToolExecutionLayer {
     /// Tool definitions that pass the filter and that the session allows, sorted by name. Without a session,
     /// all that pass the filter.
     pub fn tools_in(&self, session: Option<&str>, filter: &ToolFilter) -> Vec<Arc<ToolDefinition>> {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.current.snapshot.load();
         let mut tools = snapshot.tools(filter);
         if let Some(id) = session {
             let session = self.sessions.find(id);
@@ -220,8 +222,8 @@ impl ToolExecutionLayer {
     pub fn close_session(&self, id: &str, reason: &str) -> Result<(), SessionError> {
         let session = self.sessions.close(id)?;
         self.active_calls.stop_session(id);
-        self.snapshot.load().release_resources(CacheScope::Session(id), |_| true);
-        if let Err(error) = session.record_end(&self.ledger, reason) {
+        self.current.snapshot.load().release_resources(CacheScope::Session(id), |_| true);
+        if let Err(error) = session.record_end(&self.recorder.ledger, reason) {
             tracing::error!(%error, session = id, "the end of a session could not be recorded");
         }
         Ok(())

@@ -13,8 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
-
-use crate::throttle::CallerKey;
+use tool::caller::CallerKey;
 
 /// Number of slots a caller may hold for each slot that it leaves free.
 const MAX_HELD_PER_FREE_SLOT: usize = 3;
@@ -47,12 +46,12 @@ struct SlotState {
     long_calls: WaitQueue,
 }
 
-/// Waiting calls of one length: a queue for each caller with waiting calls, and the callers in the order of their
-/// turns.
+/// Waiting calls of one length: a queue for each caller with waiting calls, and the callers in the order in which they are
+/// served.
 #[derive(Default)]
 struct WaitQueue {
     queues: BTreeMap<CallerKey, VecDeque<oneshot::Sender<Slot>>>,
-    caller_turns: VecDeque<CallerKey>,
+    waiting_callers: VecDeque<CallerKey>,
 }
 
 /// One slot, released when dropped.
@@ -101,7 +100,7 @@ impl SlotState {
     }
 
     fn is_any_waiting(&self) -> bool {
-        !self.short_calls.caller_turns.is_empty() || !self.long_calls.caller_turns.is_empty()
+        !self.short_calls.waiting_callers.is_empty() || !self.long_calls.waiting_callers.is_empty()
     }
 
     fn grant(&mut self, caller: &CallerKey, length: CallLength) {
@@ -109,7 +108,7 @@ impl SlotState {
         self.held_by_long_calls += usize::from(length == CallLength::Long);
         match self.held_by_caller.get_mut(caller) {
             Some(held) => *held += 1,
-            None => drop(self.held_by_caller.insert(caller.clone(), 1)),
+            None => drop(self.held_by_caller.insert(*caller, 1)),
         }
     }
 
@@ -123,7 +122,7 @@ impl SlotState {
     }
 
     /// Returns the next waiter that is still waiting and within its share; short calls come first. Callers over their
-    /// share keep their turns.
+    /// share keep their position.
     fn next_waiter(&mut self) -> Option<(CallerKey, CallLength, oneshot::Sender<Slot>)> {
         let next = |state: &mut Self, length| {
             state.next_waiter_of(length).map(|(caller, sender)| (caller, length, sender))
@@ -135,7 +134,7 @@ impl SlotState {
         let mut over_their_share = Vec::new();
         let mut found = None;
         while found.is_none()
-            && let Some(caller) = self.wait_queue(length).caller_turns.pop_front()
+            && let Some(caller) = self.wait_queue(length).waiting_callers.pop_front()
         {
             if self.has_slot_for(&caller, length) {
                 found = self.wait_queue(length).next_waiter_of(&caller).map(|sender| (caller, sender));
@@ -143,8 +142,8 @@ impl SlotState {
                 over_their_share.push(caller);
             }
         }
-        let turns = &mut self.wait_queue(length).caller_turns;
-        over_their_share.into_iter().rev().for_each(|caller| turns.push_front(caller));
+        let waiting = &mut self.wait_queue(length).waiting_callers;
+        over_their_share.into_iter().rev().for_each(|caller| waiting.push_front(caller));
         found
     }
 }
@@ -156,9 +155,9 @@ fn reserved_of(capacity: usize) -> usize {
 
 impl WaitQueue {
     fn add(&mut self, caller: &CallerKey, sender: oneshot::Sender<Slot>) {
-        let queue = self.queues.entry(caller.clone()).or_default();
+        let queue = self.queues.entry(*caller).or_default();
         if queue.is_empty() {
-            self.caller_turns.push_back(caller.clone());
+            self.waiting_callers.push_back(*caller);
         }
         queue.push_back(sender);
     }
@@ -170,7 +169,7 @@ impl WaitQueue {
         if queue.is_empty() {
             self.queues.remove(caller);
         } else {
-            self.caller_turns.push_back(caller.clone());
+            self.waiting_callers.push_back(*caller);
         }
         sender
     }
@@ -213,19 +212,19 @@ impl FairSlots {
     /// Returns a slot if one is free for this caller and no call of this length is waiting.
     pub(crate) fn try_acquire(&self, caller: &CallerKey, length: CallLength) -> Option<Slot> {
         let mut state = self.state();
-        if !state.has_slot_for(caller, length) || !state.wait_queue(length).caller_turns.is_empty() {
+        if !state.has_slot_for(caller, length) || !state.wait_queue(length).waiting_callers.is_empty() {
             return None;
         }
         state.grant(caller, length);
         drop(state);
-        Some(self.slot(caller.clone(), length))
+        Some(self.slot(*caller, length))
     }
 
     /// Returns a slot in addition to the idle one that this caller's tool holds, even beyond the capacity.
     /// Waiting could deadlock: the holders of the other slots may wait in the same way.
     pub(crate) fn acquire_over_capacity(&self, caller: &CallerKey, length: CallLength) -> Slot {
         self.state().grant(caller, length);
-        self.slot(caller.clone(), length)
+        self.slot(*caller, length)
     }
 
     /// Waits for a slot in the caller's turn. A dropped wait loses only its turn.
@@ -289,7 +288,7 @@ mod tests {
     use super::*;
 
     fn caller(pid: i32) -> CallerKey {
-        CallerKey::Process(pid)
+        CallerKey::of_pid(pid)
     }
 
     fn acquire(slots: &FairSlots, pid: i32) -> impl Future<Output = Slot> {

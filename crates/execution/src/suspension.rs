@@ -1,7 +1,6 @@
 //! Suspended callers. A caller that alone causes the refusals for which a mode rule would fire is suspended instead,
 //! so that one caller cannot restrict the others. `modes/watch.rs` decides; the admission of a call asks here.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,11 +10,11 @@ use ledger::entry::NoteEntry;
 use serde::Serialize;
 use serde_json::json;
 use telemetry::{TelemetryEvent, emit};
-use tool::{Caller, EndpointParty, Refusal, RefusalCode};
+use tool::caller::{CallerKey, EndpointParty};
+use tool::{Caller, Refusal, RefusalCode};
 
 use crate::call::PipelineCall;
 use crate::layer::ToolExecutionLayer;
-use crate::throttle::CallerKey;
 
 /// Time for which a caller is suspended: the longest window of the shipped rules about refusals.
 const DURATION: Duration = Duration::from_secs(10 * 60);
@@ -31,9 +30,9 @@ pub(crate) struct EventSource {
 
 impl EventSource {
     /// Source of the events of a call. The operator's own calls have none: the operator is not suspended.
-    pub(crate) fn of(key: &CallerKey, caller: &Arc<Caller>) -> Option<Self> {
+    pub(crate) fn of(key: CallerKey, caller: &Arc<Caller>) -> Option<Self> {
         let is_agent = caller.endpoint.party() == EndpointParty::Agents;
-        is_agent.then(|| EventSource { key: key.clone(), caller: Arc::clone(caller) })
+        is_agent.then(|| EventSource { key, caller: Arc::clone(caller) })
     }
 }
 
@@ -76,10 +75,10 @@ impl Suspensions {
     }
 
     /// Time until the suspension of this caller ends; `None` if it is not suspended.
-    fn time_left(&self, key: &CallerKey) -> Option<Duration> {
+    pub(crate) fn time_left(&self, key: CallerKey) -> Option<Duration> {
         let now = Instant::now();
         let list = self.current();
-        let own = list.iter().find(|suspension| suspension.source.key == *key)?;
+        let own = list.iter().find(|suspension| suspension.source.key == key)?;
         Some(own.until.saturating_duration_since(now))
     }
 
@@ -110,17 +109,6 @@ impl Suspensions {
             list.retain(|suspension| suspension.until > now);
         }
         list
-    }
-}
-
-impl fmt::Display for CallerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallerKey::Session(id) => write!(f, "session:{id}"),
-            CallerKey::Process(pid) => write!(f, "process:{pid}"),
-            CallerKey::User(uid) => write!(f, "user:{uid}"),
-            CallerKey::Host(session) => write!(f, "host:{session}"),
-        }
     }
 }
 
@@ -158,8 +146,8 @@ impl ToolExecutionLayer {
 
     /// Refuses a call of a suspended caller.
     pub(crate) fn check_suspension(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
-        let Some(left) = self.suspension_left(&call.caller_key) else { return Ok(()) };
-        if EventSource::of(&call.caller_key, &call.header.caller).is_none() {
+        let Some(left) = self.suspensions.time_left(call.caller_key) else { return Ok(()) };
+        if EventSource::of(call.caller_key, &call.header.caller).is_none() {
             return Ok(());
         }
         let reason = "this caller is suspended because too many of its calls were refused";
@@ -170,22 +158,10 @@ impl ToolExecutionLayer {
         Err(Box::new(Refusal { retry_after_ms, ..refusal.with_hint(hint) }))
     }
 
-    /// Time until the suspension of this caller, or of the caller that opened its session, ends.
-    pub(crate) fn suspension_left(&self, key: &CallerKey) -> Option<Duration> {
-        let opener = match key {
-            CallerKey::Session(id) => {
-                self.sessions.find(id).map(|session| CallerKey::of(session.opened_by()))
-            }
-            CallerKey::Process(_) | CallerKey::User(_) | CallerKey::Host(_) => None,
-        };
-        let keys = std::iter::once(key).chain(&opener);
-        keys.filter_map(|key| self.suspensions.time_left(key)).max()
-    }
-
     fn record_suspension(&self, about: &str, source: &EventSource, text: String) {
         let data = json!({"id": source.key.to_string(), "caller": &*source.caller});
         let note = NoteEntry { about: about.to_owned(), text, data };
-        if let Err(error) = self.ledger.append(&LedgerEntry::Note(note)) {
+        if let Err(error) = self.recorder.ledger.append(&LedgerEntry::Note(note)) {
             tracing::error!(%error, "the suspension of a caller could not be recorded");
         }
     }

@@ -40,8 +40,8 @@ use approvals::ApprovalMode;
 struct FnTool<F>(F);
 
 impl<F: Fn(Arc<RecordedPermit>) -> ExecutorFuture + Send + Sync + 'static> ToolExecutor for FnTool<F> {
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        (self.0)(order)
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        (self.0)(recorded_permit)
     }
 }
 
@@ -147,9 +147,9 @@ impl LayerBench {
         ConfigSnapshot {
             registry,
             policy,
-            curated: CuratedGuardrails::embedded().unwrap(),
+            curated: CuratedGuardrails::embedded().unwrap().into(),
             workspaces: Workspaces::new(vec![workspace]),
-            hosts: Vec::new(),
+            hosts: Arc::default(),
             keys: std::collections::BTreeMap::new(),
             problems: Vec::new(),
         }
@@ -157,7 +157,15 @@ impl LayerBench {
 }
 
 fn caller() -> Caller {
-    Caller { uid: 1, pid: None, endpoint: CallerEndpoint::Socket, connection: 1, client: None, session: None }
+    Caller {
+        uid: 1,
+        pid: None,
+        endpoint: CallerEndpoint::Socket,
+        connection: 1,
+        client: None,
+        session: None,
+        account: None,
+    }
 }
 
 fn request(tool: &str, arguments: Value, deadline: Option<Duration>) -> CallRequest {
@@ -184,6 +192,11 @@ fn records(folder: &Path) -> Vec<Value> {
     reader.tail(1000).unwrap().iter().map(ledger::LedgerRecord::json).collect()
 }
 
+/// Returns true if a record holds an entry of a kind. A `call` holds a decision and an outcome.
+fn holds(record: &Value, kind: &str) -> bool {
+    record["kind"] == kind || (record["kind"] == "call" && ["decision", "outcome"].contains(&kind))
+}
+
 fn failure_kind(result: &ToolResult) -> Option<FailureKind> {
     result.metadata.failure.as_ref().map(|failure| failure.kind)
 }
@@ -206,7 +219,7 @@ async fn panicking_tool_fails_its_call_and_the_next_is_served() {
         assert_eq!(failure_kind(&result), Some(FailureKind::Crashed), "{tool}: {result:?}");
         assert!(!result.error.unwrap().contains("sk-proj"), "the panic message is not returned");
         let written = records(folder.path());
-        let end = written.iter().rfind(|record| record["kind"] == "outcome").unwrap();
+        let end = written.iter().rfind(|record| holds(record, "outcome")).unwrap();
         assert_eq!(end["call_id"], json!(result.metadata.call_id), "the outcome is recorded");
     }
     assert!(layer.execute(request("fine", json!({}), None)).await.success);

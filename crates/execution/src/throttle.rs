@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tool::{Caller, EndpointParty, Refusal, RefusalCode};
+use tool::caller::{CallerKey, EndpointParty};
+use tool::{Refusal, RefusalCode};
 
 pub(crate) use bucket::TokenBucket;
 
@@ -27,6 +28,8 @@ const CALLER_SESSIONS: (f64, f64) = (64.0, 20.0);
 /// Refused calls of one caller that are answered with their own reason: 20 per second sustained, after a burst that
 /// takes a few megabytes of the ledger. Beyond that the answer is `rate_limited`.
 const CALLER_REFUSALS: (f64, f64) = (16_384.0, 20.0);
+/// Bytes of a reply that cost as much as a light request.
+const REPLY_BYTES_PER_UNIT: usize = 512;
 /// The machine-wide ceiling is this many times the limit of one caller.
 const MACHINE: f64 = 2.0;
 
@@ -51,35 +54,6 @@ impl RequestCost {
 
     fn sessions(self) -> f64 {
         if self == RequestCost::SessionOpen { 1.0 } else { 0.0 }
-    }
-}
-
-/// Identity that limits are counted by: the worker session, else the process, else the user. A caller gains nothing by
-/// connecting again.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CallerKey {
-    /// A worker session.
-    Session(String),
-    /// A process, identified by its peer credentials.
-    Process(i32),
-    /// A user, if the peer credentials have no process id.
-    User(u32),
-    /// A session of a host, which starts a process for each of its requests.
-    Host(String),
-}
-
-impl CallerKey {
-    /// Key of a connection, from its worker session and its peer credentials.
-    pub fn new(session: Option<&str>, pid: Option<i32>, uid: u32) -> Self {
-        match (session, pid) {
-            (Some(id), _) => CallerKey::Session(id.to_owned()),
-            (None, Some(pid)) => CallerKey::Process(pid),
-            (None, None) => CallerKey::User(uid),
-        }
-    }
-
-    pub(crate) fn of(caller: &Caller) -> Self {
-        CallerKey::new(caller.session.as_deref(), caller.pid, caller.uid)
     }
 }
 
@@ -159,6 +133,21 @@ impl Throttle {
         self.charge(caller, Charge::Refusal, now)
     }
 
+    /// Charges the bytes of a reply. The reply is sent in any case; later requests of the caller get `rate_limited` until the bucket has refilled.
+    pub(crate) fn charge_reply(&self, caller: CallerKey, bytes: usize, now: Instant) {
+        // Short replies are part of the cost of their request, and need no lock.
+        let units = u32::try_from(bytes / REPLY_BYTES_PER_UNIT).unwrap_or(u32::MAX);
+        if units == 0 {
+            return;
+        }
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Limits { machine, callers } = &mut *limits;
+        for buckets in callers.get_mut(&caller).into_iter().chain([machine]) {
+            buckets.work.wait(0.0, now);
+            buckets.work.spend(f64::from(units));
+        }
+    }
+
     fn charge(&self, caller: CallerKey, cost: Charge, now: Instant) -> Result<(), Duration> {
         // Numbers are whole after every statement, so a panic elsewhere cannot have broken them.
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,33 +173,13 @@ impl Throttle {
         }
         Ok(())
     }
-}
-
-impl ToolExecutionLayer {
-    /// Answers a refused call: with its own refusal, or with `rate_limited` if too many calls of this caller were
-    /// refused. The replaced refusal still counts for the mode rules.
-    pub(crate) fn pace_refusal(&self, call: &PipelineCall, refusal: Box<Refusal>) -> Box<Refusal> {
-        match self.check_refusal_pace(call) {
-            Ok(()) => refusal,
-            Err(paced) => {
-                self.count_refused(call, &refusal);
-                let hint = format!(
-                    "wait {} ms; this call was refused with `{}`: {}",
-                    paced.retry_after_ms.unwrap_or_default(),
-                    refusal.code,
-                    refusal.reason
-                );
-                Box::new(paced.with_hint(&hint))
-            }
-        }
-    }
 
     /// Charges a refused call, or an answer that reveals as much as one, to its caller.
     pub(crate) fn check_refusal_pace(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
         if call.header.caller.endpoint.party() != EndpointParty::Agents {
             return Ok(());
         }
-        let charged = self.throttle.admit_refusal(call.caller_key.clone(), Instant::now());
+        let charged = self.admit_refusal(call.caller_key, Instant::now());
         charged.map_err(|wait| {
             let reason = "too many calls of this caller were refused";
             let refusal =
@@ -221,12 +190,32 @@ impl ToolExecutionLayer {
     }
 }
 
+impl ToolExecutionLayer {
+    /// Answers a refused call: with its own refusal, or with `rate_limited` if too many calls of this caller were
+    /// refused. The replaced refusal still counts for the mode rules.
+    pub(crate) fn pace_refusal(&self, call: &PipelineCall, refusal: Box<Refusal>) -> Box<Refusal> {
+        match self.throttle.check_refusal_pace(call) {
+            Ok(()) => refusal,
+            Err(paced) => {
+                self.modes.watch.count_refused(call, &refusal);
+                let hint = format!(
+                    "wait {} ms; this call was refused with `{}`: {}",
+                    paced.retry_after_ms.unwrap_or_default(),
+                    refusal.code,
+                    refusal.reason
+                );
+                Box::new(paced.with_hint(&hint))
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn admitted(throttle: &Throttle, pid: i32, cost: RequestCost, times: u32, now: Instant) -> u32 {
-        let admit = |_: &u32| throttle.admit(CallerKey::Process(pid), cost, now).is_ok();
+        let admit = |_: &u32| throttle.admit(CallerKey::of_pid(pid), cost, now).is_ok();
         u32::try_from((0..times).filter(admit).count()).unwrap()
     }
 
@@ -234,7 +223,7 @@ mod tests {
     fn session_floods_are_paced_per_caller_and_machine_wide() {
         let (throttle, start) = (Throttle::default(), Instant::now());
         assert_eq!(admitted(&throttle, 1, RequestCost::SessionOpen, 1000, start), 64);
-        let wait = throttle.admit(CallerKey::Process(1), RequestCost::SessionOpen, start).unwrap_err();
+        let wait = throttle.admit(CallerKey::of_pid(1), RequestCost::SessionOpen, start).unwrap_err();
         assert!((Duration::from_millis(1)..=Duration::from_millis(50)).contains(&wait), "{wait:?}");
         assert_eq!(
             admitted(&throttle, 1, RequestCost::SessionOpen, 1000, start + Duration::from_secs(1)),
@@ -257,10 +246,32 @@ mod tests {
     }
 
     #[test]
+    fn large_replies_use_up_the_work_of_their_caller() {
+        let (throttle, start) = (Throttle::default(), Instant::now());
+        let list = 87_000;
+        let served = (0..100_000).take_while(|_| {
+            let admitted = throttle.admit(CallerKey::of_pid(1), RequestCost::Light, start).is_ok();
+            throttle.charge_reply(CallerKey::of_pid(1), list, start);
+            admitted
+        });
+        let served = served.count();
+        assert!((10_000..12_000).contains(&served), "a gigabyte at once: {served}");
+        let wait = throttle.admit(CallerKey::of_pid(1), RequestCost::Light, start).unwrap_err();
+        assert!(wait < Duration::from_millis(10), "{wait:?}");
+        assert!(throttle.admit(CallerKey::of_pid(2), RequestCost::Light, start).is_ok(), "another caller");
+        throttle.charge_reply(CallerKey::of_pid(2), 500, start);
+        assert_eq!(
+            admitted(&throttle, 2, RequestCost::Call, 1000, start),
+            1000,
+            "short replies cost nothing more"
+        );
+    }
+
+    #[test]
     fn memory_is_bounded_however_many_callers_come() {
         let (throttle, now) = (Throttle::default(), Instant::now());
         for pid in 0..5000 {
-            let _ = throttle.admit(CallerKey::Process(pid), RequestCost::Light, now);
+            let _ = throttle.admit(CallerKey::of_pid(pid), RequestCost::Light, now);
         }
         assert_eq!(throttle.0.lock().unwrap().callers.len(), MOST_CALLERS);
     }
@@ -269,11 +280,11 @@ mod tests {
     fn refusals_are_paced_per_caller() {
         let (throttle, start) = (Throttle::default(), Instant::now());
         let refused = |pid, now| {
-            let admit = |_: &u32| throttle.admit_refusal(CallerKey::Process(pid), now).is_ok();
+            let admit = |_: &u32| throttle.admit_refusal(CallerKey::of_pid(pid), now).is_ok();
             (0..20_000).filter(admit).count()
         };
         assert_eq!(refused(1, start), 16_384);
-        let wait = throttle.admit_refusal(CallerKey::Process(1), start).unwrap_err();
+        let wait = throttle.admit_refusal(CallerKey::of_pid(1), start).unwrap_err();
         assert!(wait <= Duration::from_millis(50), "{wait:?}");
         assert_eq!(refused(2, start), 16_384, "another caller is not affected");
         assert_eq!(refused(3, start), 0, "machine-wide");

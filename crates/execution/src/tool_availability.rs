@@ -27,7 +27,7 @@ pub struct ToolAvailability {
 impl ToolExecutionLayer {
     /// Returns all tools, by name.
     pub fn tool_availability(&self) -> Vec<ToolAvailability> {
-        let (snapshot, mode) = (self.snapshot.load(), self.mode());
+        let (snapshot, mode) = (self.current.snapshot.load(), self.mode());
         let one = |tool: &Arc<Tool>| {
             let (definition, schema) = (tool.definition(), tool.schema());
             let example = definition.example().and_then(|example| example.as_object().cloned());

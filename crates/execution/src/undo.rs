@@ -67,7 +67,7 @@ impl ToolExecutionLayer {
             LedgerEntry::Undo(entry::UndoEntry { id, event, call_id, data })
         };
         let begun = entry("restoring", json!({"by": by}));
-        self.ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
+        self.recorder.ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
         let store = Arc::clone(&self.undo);
         let ended = run_blocking(move || store.revert(call, &store.for_undo(id))).await;
         let last = match &ended {
@@ -82,7 +82,7 @@ impl ToolExecutionLayer {
                 entry("refused", json!({"message": message}))
             }
         };
-        if let Err(error) = self.ledger.append_durably(&last).await {
+        if let Err(error) = self.recorder.ledger.append_durably(&last).await {
             tracing::error!(%error, %call, "an undo ended, but that could not be recorded");
         }
         ended.map(|changes| UndoResult { id, changes })

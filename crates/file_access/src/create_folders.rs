@@ -183,7 +183,8 @@ impl OpenedPath {
         let failed = |errno: Errno| self.creation_error(errno);
         git_directory::refuse_entry(place)?;
         let synced_folder = place.syncable_folder().map_err(failed)?;
-        let name = new_temporary_name();
+        let name = new_temporary_name()
+            .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         let sha256 = match last {
             InnermostItem::Folder => None,
             InnermostItem::File { sha256, .. } => Some(sha256),

@@ -263,8 +263,8 @@ impl From<AccessError> for Failure {
                 .with_hint("read it first, then write with its sha256 or with permission to overwrite"),
             AccessError::Conflict { .. } => Failure::new(FailureKind::Conflict, message)
                 .with_hint("read it again and base the change on what is there"),
-            AccessError::SavedObjectChanged { saved: kept, .. } => {
-                let hint = format!("inspect `{}` and copy back what is needed", display_path(&kept));
+            AccessError::SavedObjectChanged { saved, .. } => {
+                let hint = format!("inspect `{}` and copy back what is needed", display_path(&saved));
                 Failure::new(FailureKind::Conflict, message).with_hint(hint)
             }
             AccessError::Blocked { .. } => Failure::new(FailureKind::Conflict, message)

@@ -173,7 +173,7 @@ pub struct ObjectFacts {
 }
 
 /// Device and inode, which identify an object on this machine while it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectIdentity {
     /// Device number of the volume.
     pub device: u64,
@@ -195,41 +195,36 @@ impl OpenedPath {
         } else {
             HardLinkNames::Known(Vec::new())
         };
-        let (key, access, held) = (request.key, request.access, OnceLock::new());
-        let git_entry = match access {
+        let git_entry = match request.access {
             PathAccess::Read => None,
             PathAccess::Write => git_directory::entry_at(&canonical),
             PathAccess::Remove => {
                 git_directory::entry_at(&canonical).filter(|entry| *entry == GitEntry::Existing)
             }
         };
-        let typed = spelling.normalized;
         OpenedPath {
-            key,
-            as_typed: typed,
+            key: request.key,
+            as_typed: spelling.normalized,
             canonical,
-            access,
+            access: request.access,
             object,
             other_names,
             git_entry,
-            prefetched: held,
+            prefetched: OnceLock::new(),
         }
     }
 
     /// Returns the same path with another object, which has appeared since it was opened.
     pub(crate) fn with_object(&self, object: OpenedObject) -> Self {
-        let (key, access, other_names) = (self.key.clone(), self.access, HardLinkNames::Known(Vec::new()));
-        let (typed, canonical, held) = (self.as_typed.clone(), self.canonical.clone(), OnceLock::new());
-        let git_entry = self.git_entry;
         OpenedPath {
-            key,
-            as_typed: typed,
-            canonical,
-            access,
+            key: self.key.clone(),
+            as_typed: self.as_typed.clone(),
+            canonical: self.canonical.clone(),
+            access: self.access,
             object,
-            other_names,
-            git_entry,
-            prefetched: held,
+            other_names: HardLinkNames::Known(Vec::new()),
+            git_entry: self.git_entry,
+            prefetched: OnceLock::new(),
         }
     }
 

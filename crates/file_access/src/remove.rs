@@ -119,7 +119,8 @@ impl OpenedPath {
             }
             _ => StateBefore::File { sha256: None, mode, saved_as: self.storage_for_move(place, saving)? },
         };
-        let temporary = new_temporary_name();
+        let temporary = new_temporary_name()
+            .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         let weight = RemovalSize { allocated: self.disk_usage(&removed), copy_bytes: removed.bytes };
         let mut pending = saving.before_removal(place, before, weight, &temporary)?;
         let taken = match &self.object {

@@ -139,7 +139,8 @@ impl OpenedPath {
         if original.is_some() && now.is_ok_and(|now| now.kind != FileType::RegularFile) {
             return Err(self.conflict_error("it is not a file any more"));
         }
-        let name = new_temporary_name();
+        let name = new_temporary_name()
+            .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         // First: from here on, recovery at the next start knows everything that a crash can leave.
         let was = if original.is_some() { ExistingTarget::File } else { ExistingTarget::Absent };
         let pending = saving.before_write(place, was, sha256, &name)?;
@@ -169,7 +170,7 @@ impl OpenedPath {
     ) -> Result<NameChange, AccessError> {
         let taken = match over {
             None => self.create_name(place, temporary)?,
-            Some(kept) => self.exchange_name(place, temporary, expected, kept)?,
+            Some(pending) => self.exchange_name(place, temporary, expected, pending)?,
         };
         let synced = synced_folder.map_or(Ok(()), rustix::fs::fsync);
         self.finish_write(place, temporary, &taken, synced)?;
@@ -236,11 +237,11 @@ impl OpenedPath {
         &self,
         place: &EntryLocation,
         name: &OsStr,
-        kept: &PendingChange<'_>,
+        pending: &PendingChange<'_>,
     ) -> Result<(), AccessError> {
         let now = file_sha256(&place.folder, name.as_ref());
         let now = now.map_err(|error| AccessError::io("comparing", &self.canonical, error))?;
-        if kept.has_saved(&now) {
+        if pending.has_saved(&now) {
             Ok(())
         } else {
             Err(self.conflict_error("another program is writing to it"))
@@ -273,7 +274,7 @@ impl OpenedPath {
         place: &EntryLocation,
         temporary: &TemporaryFile<'_>,
         expected: &ContentPrecondition,
-        kept: &PendingChange<'_>,
+        pending: &PendingChange<'_>,
     ) -> Result<NameChange, AccessError> {
         match rename(place, temporary, RenameFlags::EXCHANGE) {
             Ok(()) => {}
@@ -283,7 +284,7 @@ impl OpenedPath {
             Err(Errno::NOENT) => return Err(self.conflict_error("it does not exist any more")),
             Err(errno) if is_unsupported_rename(errno) => {
                 self.check_content(place, &place.leaf, expected)?;
-                self.check_saved(place, &place.leaf, kept)?;
+                self.check_saved(place, &place.leaf, pending)?;
                 let renamed = rename(place, temporary, RenameFlags::empty());
                 return renamed.map(|()| NameChange::Overwritten).map_err(|errno| self.write_error(errno));
             }
@@ -295,7 +296,7 @@ impl OpenedPath {
         let checked = match old.map(|old| old.kind) {
             Ok(FileType::RegularFile) => self
                 .check_content(place, temporary.name(), expected)
-                .and_then(|()| self.check_saved(place, temporary.name().as_ref(), kept)),
+                .and_then(|()| self.check_saved(place, temporary.name().as_ref(), pending)),
             Ok(_) => Err(self.conflict_error("it is not a file any more")),
             Err(errno) => Err(self.write_error(errno)),
         };
@@ -347,8 +348,8 @@ impl OpenedPath {
         }
         temporary.retain();
         let kept_as = self.name_conflict(place, temporary);
-        let kept = format!("{error}; the previous file is kept next to it as `{kept_as}`");
-        AccessError::io("reverting the write to", &self.canonical, std::io::Error::other(kept))
+        let message = format!("{error}; the previous file is kept next to it as `{kept_as}`");
+        AccessError::io("reverting the write to", &self.canonical, std::io::Error::other(message))
     }
 
     /// Gives the file with the temporary name a name that tells what it is, and returns that name.

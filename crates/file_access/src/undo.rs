@@ -7,9 +7,9 @@
 //!
 //! This module does not decide who may undo a change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tool::CallId;
@@ -60,7 +60,7 @@ type StateIndex = BTreeMap<(u64, String), u64>;
 
 /// Index of each store folder, oldest state first, loaded on first use. It is shared because a reload creates
 /// a second store of the same folder.
-static STATE_INDEXES: LazyLock<Mutex<HashMap<PathBuf, StateIndex>>> = LazyLock::new(Default::default);
+static STATE_INDEXES: Mutex<BTreeMap<PathBuf, StateIndex>> = Mutex::new(BTreeMap::new());
 
 impl UndoStore {
     /// Creates the store for this folder. The folder is created when it is first needed.
@@ -90,8 +90,8 @@ impl UndoStore {
     /// Reserves space for a state, next to the states that may not be pruned. Returns the size of those if it
     /// does not fit.
     fn reserve(&self, folder: &StoreFolder, record: &UndoRecord, available: UndoQuota) -> Result<(), u64> {
-        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
+        let mut indexes = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = indexes.entry(self.path.clone()).or_insert_with(|| load(folder));
         let own = (record.saved_ms, record.key());
         let recent = self.cutoff(PROTECTED_AGE.min(self.limits.keep_for));
         let young = index.iter().filter(|(key, _)| key.0 >= recent && **key != own);
@@ -106,8 +106,8 @@ impl UndoStore {
 
     /// Adds a reserved state to the index and prunes the oldest states until all fit.
     fn admit(&self, folder: &StoreFolder, record: &UndoRecord) {
-        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = kept.entry(self.path.clone()).or_insert_with(|| load(folder));
+        let mut indexes = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = indexes.entry(self.path.clone()).or_insert_with(|| load(folder));
         index.insert((record.saved_ms, record.key()), record.bytes);
         self.prune(folder, index);
     }
@@ -135,8 +135,8 @@ impl UndoStore {
 
     /// Removes a state from the index and the store.
     fn dismiss(&self, folder: &StoreFolder, record: &UndoRecord) {
-        let mut kept = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = kept.get_mut(&self.path) {
+        let mut indexes = STATE_INDEXES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = indexes.get_mut(&self.path) {
             index.remove(&(record.saved_ms, record.key()));
         }
         folder.delete(&record.key());

@@ -1,4 +1,4 @@
-//! Command entries of `tools.yaml`: a program, or a program and its first arguments. Parsing only, no
+//! Command entries of `tools.yaml`: a program, or a program and its first or all arguments. Parsing only, no
 //! matching.
 
 use std::fmt;
@@ -14,16 +14,19 @@ use serde::{Deserialize, Deserializer};
 pub enum CommandEntry {
     /// The program, with any arguments.
     Program(String),
-    /// The program and the beginning of its arguments.
+    /// The program and its first arguments, or all of them.
     Pattern(CommandPattern),
 }
 
-/// A program and the beginning of its arguments.
+/// A program and its first arguments, or all of them.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandPattern {
     /// Words of the command in order; a list is a choice of words.
     pub argv: Vec<WordEntry>,
+    /// `true`: no further word may follow. Otherwise any arguments may follow.
+    #[serde(default)]
+    pub exact: bool,
     /// Reason for the rule.
     #[serde(default)]
     pub why: String,

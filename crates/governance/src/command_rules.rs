@@ -1,7 +1,8 @@
 //! Rules for the programs a tool may start: words of a command compared with words of a rule. No shell
 //! syntax.
 //!
-//! A rule is a program and the words that must follow it, each at its position. An allowing rule matches the
+//! A rule is a program and the words that must follow it, each at its position; further words may follow, unless
+//! the rule is exact. An allowing rule matches the
 //! program exactly as written, a forbidding rule the program of that name in any folder. Arguments are not
 //! interpreted: an allowed program that starts other programs is limited only by its sandbox.
 
@@ -22,6 +23,9 @@ const SHELL_CHARACTERS: &[char] = &[
     '\'', '"', '\\', '$', '`', ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '*', '?', '~', '!',
     '#', '\n', '\r', '\t', '\0',
 ];
+
+/// End of the text of an exact rule.
+pub const EXACT_SUFFIX: &str = " (exact)";
 
 /// Command rules of one tool.
 #[derive(Clone, Debug)]
@@ -47,6 +51,8 @@ pub struct CommandList {
 pub struct CommandRule {
     /// Words of the command, each a choice.
     pub words: Vec<Vec<String>>,
+    /// True if no further word may follow.
+    pub exact: bool,
     /// Location in the policy file.
     pub rule: RuleRef,
     column: u64,
@@ -80,10 +86,8 @@ impl RequestedCommand {
             }
             RequestedCommand::ShellLine(line) => vec![suggested_change::quote_yaml(line)],
         };
-        match words.as_slice() {
-            [program] => program.clone(),
-            words => format!("{{argv: [{}]}}", words.join(", ")),
-        }
+        // Without `exact` the rule for `python3 -c` would permit any code.
+        format!("{{argv: [{}], exact: true}}", words.join(", "))
     }
 }
 
@@ -121,6 +125,11 @@ impl CommandRules {
     pub fn first_rule(&self) -> Option<&RuleRef> {
         let allowed = self.allowed.as_ref().map(|list| &list.rule);
         allowed.or_else(|| self.forbidden.first().map(|rule| &rule.rule))
+    }
+
+    /// Returns true if the list of allowed commands permits the command.
+    pub fn is_listed(&self, words: &[String]) -> bool {
+        self.allowed.iter().flat_map(|list| &list.rules).any(|rule| rule.allows(words))
     }
 
     /// Reports an error for each example of a pattern that the pattern does not match as stated.
@@ -207,10 +216,21 @@ impl CommandRules {
         CommandRules { allowed: None, forbidden: Vec::new(), file_names: NameComparison::CaseSensitive }
     }
 
+    /// Returns the rules with a list that allows every command. What is forbidden stays.
+    pub(crate) fn without_allowlist(&self) -> Self {
+        CommandRules { forbidden: self.forbidden.clone(), file_names: self.file_names, ..Self::allow_all() }
+    }
+
     /// Rules of a tool whose entry is in shadow mode: they allow every command.
     pub(crate) fn allow_all() -> Self {
         let rule = RuleRef { file: "shadow".into(), line: 0, id: "shadow".into() };
-        let any = CommandRule { words: Vec::new(), rule: rule.clone(), column: 0, examples: Vec::new() };
+        let any = CommandRule {
+            words: Vec::new(),
+            exact: false,
+            rule: rule.clone(),
+            column: 0,
+            examples: Vec::new(),
+        };
         let allowed = Some(CommandList { rules: vec![any], rule });
         CommandRules { allowed, forbidden: Vec::new(), file_names: NameComparison::CaseSensitive }
     }
@@ -219,29 +239,40 @@ impl CommandRules {
 impl CommandRule {
     fn compile(entry: &Located<CommandEntry>, id: &str, inspection: &mut FileInspection<'_>) -> Self {
         check_entry(entry, inspection);
-        let (words, examples) = match &entry.value {
-            CommandEntry::Program(program) if program == "*" => (Vec::new(), Vec::new()),
-            CommandEntry::Program(program) => (vec![vec![program.clone()]], Vec::new()),
-            CommandEntry::Pattern(pattern) => (pattern_words(pattern), pattern_examples(pattern)),
+        let (words, exact, examples) = match &entry.value {
+            CommandEntry::Program(program) if program == "*" => (Vec::new(), false, Vec::new()),
+            CommandEntry::Program(program) => (vec![vec![program.clone()]], false, Vec::new()),
+            CommandEntry::Pattern(pattern) => {
+                (pattern_words(pattern), pattern.exact, pattern_examples(pattern))
+            }
         };
-        CommandRule { words, examples, rule: inspection.rule_ref(entry, id), column: entry.column }
+        CommandRule { words, exact, examples, rule: inspection.rule_ref(entry, id), column: entry.column }
     }
 
     /// Returns true if this rule certainly matches every command that the other rule allows.
     pub fn covers(&self, other: &CommandRule) -> bool {
         let each =
             |(mine, theirs): (&Vec<String>, &Vec<String>)| theirs.iter().all(|word| mine.contains(word));
-        self.words.len() <= other.words.len() && self.words.iter().zip(&other.words).all(each)
+        let has_length = match self.exact {
+            true => other.exact && self.words.len() == other.words.len(),
+            false => self.words.len() <= other.words.len(),
+        };
+        has_length && self.words.iter().zip(&other.words).all(each)
     }
 
-    /// Returns true if the command begins with the words of the rule, each at its position.
+    /// Returns true if a command of this many words has neither too few nor too many for the rule.
+    fn admits_length(&self, words: usize) -> bool {
+        if self.exact { words == self.words.len() } else { words >= self.words.len() }
+    }
+
+    /// Returns true if the command has the words of the rule, each at its position, and no further ones if the rule
+    /// is exact.
     pub(crate) fn allows(&self, command: &[String]) -> bool {
-        command.len() >= self.words.len()
+        self.admits_length(command.len())
             && self.words.iter().zip(command).all(|(choice, word)| choice.contains(word))
     }
 
-    /// Returns true if the command starts a program of the rule's name, in any folder, with the words of the
-    /// rule at its beginning.
+    /// Like `allows`, but for a program of the rule's name in any folder.
     fn forbids(&self, command: &[String], names: NameComparison) -> bool {
         let Some((programs, words)) = self.words.split_first() else { return true };
         let Some((program, arguments)) = command.split_first() else { return false };
@@ -254,7 +285,7 @@ impl CommandRule {
         };
         let name = file_name(program);
         programs.iter().any(|known| file_name(known) == name)
-            && arguments.len() >= words.len()
+            && self.admits_length(command.len())
             && words.iter().zip(arguments).all(|(choice, word)| choice.contains(word))
     }
 }
@@ -265,7 +296,7 @@ impl std::fmt::Display for CommandRule {
             return f.write_str("*");
         }
         let words: Vec<String> = self.words.iter().map(|choice| choice.join("|")).collect();
-        f.write_str(&words.join(" "))
+        write!(f, "{}{}", words.join(" "), if self.exact { EXACT_SUFFIX } else { "" })
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use strict_yaml::Located;
+use strict_yaml::{Document, DocumentError, Located, YamlNodeKind};
 use tool::RuleRef;
 
 use crate::glob::{ListPurpose, ListedPattern, PathGlobs};
@@ -16,7 +16,7 @@ use crate::tools_file::{ToolEntry, ToolsFile};
 pub const COMMON: &str = "forbidden_paths";
 
 /// The list, as it is written and compiled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CommonPaths {
     written: Vec<(Located<String>, RuleRef)>,
     globs: Arc<PathGlobs>,
@@ -34,6 +34,38 @@ impl CommonPaths {
             list.iter().map(|text| (text.clone(), inspection.rule_ref(text, COMMON))).collect();
         let globs = path_list::compile_rules(&written, ListPurpose::Forbid, around, inspection)?;
         Some(CommonPaths { written, globs: Arc::new(globs) })
+    }
+
+    /// Warns about a user's list that replaces the built-in one, if the result lacks some of its patterns.
+    pub(crate) fn replacement_warning(
+        &self,
+        user: &Document,
+        built_in: &CommonPaths,
+    ) -> Option<DocumentError> {
+        let tree = user.tree().ok()?;
+        let (key, _) = tree
+            .entries()
+            .iter()
+            .find(|(key, value)| key.value == COMMON && matches!(value.kind, YamlNodeKind::List(_)))?;
+        let is_kept = |pattern: &&ListedPattern| {
+            let mut listed = self.globs.patterns().iter();
+            listed.any(|known| known.pattern.covers(&pattern.pattern, ListPurpose::Forbid))
+        };
+        let missing: Vec<&str> = built_in
+            .globs
+            .patterns()
+            .iter()
+            .filter(|pattern| !is_kept(pattern))
+            .map(|pattern| pattern.text.as_str())
+            .collect();
+        let first = missing.first()?;
+        let message = format!(
+            "this list replaces the built-in list of keys and credentials: {} patterns no longer apply, such as `{first}`",
+            missing.len()
+        );
+        let fix =
+            format!("write `{COMMON}: {{add: [...]}}` to keep them, or list them in `remove` to drop them");
+        Some(user.error_at(key.line, key.column, &message).with_suggestion(fix))
     }
 
     /// The list without entries.

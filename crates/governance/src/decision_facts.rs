@@ -36,6 +36,7 @@ pub(crate) struct SituationFacts {
     counts: RateCounts,
     policy_hash: SharedText,
     shadow_denial: Option<Box<Refusal>>,
+    is_recording: bool,
 }
 
 impl SituationFacts {
@@ -45,6 +46,7 @@ impl SituationFacts {
             counts: situation.counts,
             policy_hash: policy.shared_hash(),
             shadow_denial: would_deny,
+            is_recording: policy.is_recording,
         }
     }
 
@@ -104,6 +106,7 @@ impl SituationFacts {
             commands: targets.commands.iter().map(CommandFacts::from_command).collect(),
             hosts: targets.network_targets.iter().map(HostFacts::from_target).collect(),
             would_deny: self.shadow_denial(),
+            recording: self.is_recording,
         })
     }
 
@@ -137,6 +140,9 @@ struct DecisionFacts<'a> {
     hosts: Vec<HostFacts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     would_deny: Option<&'a Refusal>,
+    /// True if the call was permitted only because its allowlists did not apply while calls were recorded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    recording: bool,
 }
 
 /// Mode, policy hash and counts at the time of the decision.
@@ -307,6 +313,7 @@ mod tests {
                 commands: vec![CommandFacts::Words(&words), CommandFacts::ForAShell("a | b")],
                 hosts: vec![HostFacts::Named("a.org".to_owned()), HostFacts::Unusable { unusable: "bad" }],
                 would_deny: Some(&refusal),
+                recording: false,
             },
             &format!(
                 r#"{{{head},"paths":[{},{}],"content_bytes":3,"commands":{},"hosts":{},"would_deny":{}}}"#,
@@ -326,6 +333,7 @@ mod tests {
                 commands,
                 hosts,
                 would_deny: None,
+                recording: false,
             },
             &format!(r#"{{{head},"paths":[],"content_bytes":null}}"#),
         );

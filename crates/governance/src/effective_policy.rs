@@ -5,6 +5,7 @@ mod admission;
 mod approval;
 mod limits;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tool::definition::ExternalTargetKind;
@@ -58,6 +59,13 @@ impl<'a> EffectivePolicy<'a> {
         EffectivePolicy { policy, definition, rules, category, category_rules, risk, is_outbound: goes_out }
     }
 
+    /// Returns the policy of the tool with the rules of the project at `root`, if it has any. They apply to calls
+    /// that concern the project, in addition to those of the home.
+    pub fn in_project(&self, root: &Path) -> Option<EffectivePolicy<'a>> {
+        let project = self.policy.projects.iter().find(|project| project.root() == root)?;
+        Some(project.effective_policy(self))
+    }
+
     /// Returns true if its calls are outbound, by its declared arguments or its category.
     pub fn is_outbound(&self) -> bool {
         self.is_outbound
@@ -98,16 +106,18 @@ impl<'a> EffectivePolicy<'a> {
 
     /// Returns the forbidding rules, for files with several hard links.
     pub(crate) fn guard(&self, situation: &Situation<'_>) -> HardLinkSearchScope {
-        let stated = self.with_shadow_rules();
-        let forbidden = stated.as_ref().unwrap_or(self).forbidden_paths();
+        let forbidden = |policy: &EffectivePolicy<'a>| {
+            Arc::clone(policy.with_shadow_rules().as_ref().unwrap_or(policy).forbidden_paths())
+        };
+        let stricter = self.stricter();
         HardLinkSearchScope {
             built_in_denials: Arc::clone(&self.policy.built_in_denials),
-            forbidden_paths: Arc::clone(forbidden),
+            forbidden_paths: [Some(self), stricter.as_ref()].into_iter().flatten().map(forbidden).collect(),
             workspaces: situation.workspaces.clone(),
         }
     }
 
-    fn outbound(&self) -> OutboundRules {
+    pub(crate) fn outbound(&self) -> OutboundRules {
         let own = self.rules.and_then(|rules| rules.hosts.clone());
         OutboundRules { tool_hosts: own, gateway: Arc::clone(&self.policy.safety.gateway) }
     }

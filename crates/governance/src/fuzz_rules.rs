@@ -12,7 +12,8 @@ use crate::pattern::PathPattern;
 use crate::policy_environment::{NameComparison, PathVariables};
 
 /// Asserts that a pattern, which is the first line, matches a path, which is the rest, exactly if the glob
-/// library says so, and that a forbidding list matches all that an allowing one matches.
+/// library says so, that a forbidding list matches all that an allowing one matches, and that a pattern without
+/// wildcards matches the path it spells.
 pub fn fuzz_patterns(text: &str) {
     let (written, path) = text.split_once('\n').unwrap_or((text, "/a"));
     let variables = PathVariables::with_home(Path::new("/h"));
@@ -27,6 +28,9 @@ pub fn fuzz_patterns(text: &str) {
     let (Some(allow), Some(forbid)) = (allow, forbid) else { return };
     // A path as the judge sees it has no `//` and no final slash.
     let as_judged = |path: &Path| -> PathBuf { path.components().collect() };
+    if !pattern.to_string().contains(['*', '?', '[', '{']) {
+        assert!(allow.matches(&as_judged(&pattern.example_path())), "{written} matches nothing");
+    }
     for path in [as_judged(Path::new(path)), as_judged(&pattern.example_path())] {
         let path = path.as_path();
         let allowed = allow.matches(path);
@@ -61,9 +65,14 @@ mod tests {
 
     #[test]
     fn patterns_agree_with_the_glob_library() {
-        for text in
-            ["/w/**/x\n/w/a/x", "/w/{a,b}*\n/w/ab", "**/.env\n/w/.env", "/w/[a-c]?\n/w/b1", "$HOME/x\n/h/x"]
-        {
+        for text in [
+            "/w/**/x\n/w/a/x",
+            "/w/{a,b}*\n/w/ab",
+            "**/.env\n/w/.env",
+            "/w/[a-c]?\n/w/b1",
+            "$HOME/x\n/h/x",
+            r"/w/\./x",
+        ] {
             fuzz_patterns(text);
         }
     }

@@ -22,7 +22,7 @@ use crate::pattern::{PathPattern, PatternError};
 use crate::policy_environment::NameComparison;
 
 /// Compiled list of path patterns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PathGlobs {
     /// Every form of each pattern, with the index of the pattern in the list.
     trie: PatternTrie,

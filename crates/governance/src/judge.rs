@@ -41,7 +41,9 @@ pub fn precheck_traced(
     let mut notes = TraceRecorder::new(trace);
     match check_typed(&effective_policy, situation, call.arguments(), &mut notes) {
         Ok(named) => {
-            Ok(Prechecked::new(call, named, effective_policy.guard(situation), effective_policy.timeout()))
+            let own = effective_policy.timeout();
+            let timeout = effective_policy.stricter().map_or(own, |stricter| stricter.timeout().min(own));
+            Ok(Prechecked::new(call, named, effective_policy.guard(situation), timeout))
         }
         Err(reason) => {
             let seen = SituationFacts::new(policy, situation, None);
@@ -85,7 +87,12 @@ pub fn judge_traced(
             let tool = definition.name().as_str();
             let would_deny = would_deny.map(|reason| reason.into_refusal(tool));
             let seen = SituationFacts::new(policy, situation, would_deny);
-            let permit = Permit::new(opened, notes.passed_rules, effective_policy.limits(situation), seen);
+            let own = effective_policy.limits(situation, &named.external_targets);
+            let limits = match effective_policy.stricter() {
+                Some(stricter) => own.intersection(stricter.limits(situation, &named.external_targets)),
+                None => own,
+            };
+            let permit = Permit::new(opened, notes.passed_rules, limits, seen);
             match asked_by.is_empty() {
                 true => Verdict::Permit(permit),
                 false => Verdict::ApprovalRequired(ApprovalRequired::new(permit, asked_by)),
@@ -136,6 +143,9 @@ pub(crate) fn check_typed(
     for request in &requests {
         path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)?;
     }
+    if let Some(stricter) = effective_policy.stricter() {
+        check_typed(&stricter, situation, arguments, notes)?;
+    }
     Ok(NamedTargets { path_requests: requests, external_targets: targets })
 }
 
@@ -156,11 +166,15 @@ pub(crate) fn decide(
     for project in effective_policy.policy.projects.iter() {
         by_projects.extend(project.check(effective_policy, situation, facts, notes)?);
     }
+    let stricter = effective_policy.stricter().map(|stricter| decide(&stricter, situation, facts, notes));
+    let stricter = stricter.transpose()?;
     // Last, so that no approval is requested for a call that would be denied anyway.
     let attendance = effective_policy.tool_approvals(facts.reached_paths, notes);
     let mut approval_rules = effective_policy.approval_rules(situation.mode, attendance, notes);
     approval_rules.extend(by_projects);
-    Ok(PermitDecision { approval_rules, shadow_denial: would_deny })
+    let (more, also) = stricter.map(|found| (found.approval_rules, found.shadow_denial)).unwrap_or_default();
+    approval_rules.extend(more);
+    Ok(PermitDecision { approval_rules, shadow_denial: would_deny.or(also) })
 }
 
 fn check_facts(

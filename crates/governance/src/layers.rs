@@ -161,6 +161,12 @@ fn read_user_layer(document: &Document, default: LayerDefault) -> Result<Layered
     Ok(user)
 }
 
+/// Returns true if a user's file says that it replaces the built-in one.
+pub(crate) fn replaces_everything(document: &Document) -> bool {
+    let user = read_user_layer(document, LayerDefault::Extend);
+    user.is_ok_and(|user| matches!(&user.kind, LayeredKind::Mapping(mapping) if mapping.replaces))
+}
+
 /// Removes the shipped examples: from the base, because they describe the built-in policy alone, and from a
 /// user's file that was written out from it.
 fn separate_examples(base: &mut LayeredNode, mut user: LayeredNode) -> LayeredNode {

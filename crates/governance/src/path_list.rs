@@ -11,7 +11,7 @@ use crate::policy_environment::PolicyEnvironment;
 use crate::problems::FileInspection;
 
 /// List of allowed paths and its location, which denials of unlisted paths cite.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PathList {
     /// Compiled patterns.
     pub globs: PathGlobs,

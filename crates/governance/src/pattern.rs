@@ -1,14 +1,17 @@
 //! Checked path pattern with its variables expanded: absolute and unambiguous.
 
+mod possible_names;
+
 use std::path::{Component, Path, PathBuf};
 
 use tool::text::nearest_word;
 
+use self::possible_names::{MAX_NAME_BYTES, PossibleNames};
 use crate::glob::ListPurpose;
 use crate::policy_environment::PathVariables;
 
-/// Pattern that can be compiled: starts with `/`, has no empty, `.` or `..` parts, and uses `**` only as a
-/// whole part.
+/// Pattern that can be compiled: starts with `/`, has only parts that can match a name, and uses `**` only as
+/// a whole part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
     text: String,
@@ -49,7 +52,7 @@ impl PathPattern {
     }
 
     /// Returns the text that matches this path only when written in a policy file.
-    pub(crate) fn literal(name: &Path) -> String {
+    pub fn literal(name: &Path) -> String {
         escape_literal(&name.to_string_lossy()).replace('$', "[$]")
     }
 
@@ -176,14 +179,6 @@ pub(crate) fn has_wildcard(part: &str) -> bool {
     part.contains(['*', '?', '[', '{', '\\'])
 }
 
-/// Longest name of a file on the supported systems.
-const MAX_NAME_BYTES: usize = 255;
-
-/// Returns true for braces without a choice: `{}`, `{,}`.
-fn is_empty_choice(part: &str) -> bool {
-    part.chars().all(|character| matches!(character, '{' | ',' | '}'))
-}
-
 fn check_shape(written: &str, text: &str) -> Result<(), PatternError> {
     let bad = |message: String, suggestion: &str| {
         Err(PatternError { message, suggestion: Some(suggestion.to_owned()) })
@@ -223,22 +218,32 @@ fn check_shape(written: &str, text: &str) -> Result<(), PatternError> {
                     format!("the pattern `{written}` has a `{part}` part, which no canonical path contains");
                 return bad(message, "write the folder it leads to");
             }
-            part if part.len() > MAX_NAME_BYTES && !has_wildcard(part) => {
-                let message = format!("a part of the pattern has {} bytes; no name is so long", part.len());
-                return bad(message, "names have at most 255 bytes");
-            }
-            part if part.starts_with('{') && is_empty_choice(part) => {
-                let message = format!("`{part}` in `{written}` is an empty part, which no path contains");
-                return bad(message, "write the choices between the braces");
-            }
             part if part != "**" && part.contains("**") => {
                 let message = format!("`{part}` in `{written}` has `**` beside other characters");
                 return bad(message, "`**` stands alone between slashes; `*` is any part of a name");
             }
-            _ => {}
+            part => check_names(written, part)?,
         }
     }
     Ok(())
+}
+
+/// Refuses a part that can match no name.
+fn check_names(written: &str, part: &str) -> Result<(), PatternError> {
+    let (message, suggestion) = match PossibleNames::of(part).shortest() {
+        Some(bytes) if bytes <= MAX_NAME_BYTES => return Ok(()),
+        Some(bytes) => (
+            format!("a part of the pattern has at least {bytes} bytes; no name is so long"),
+            format!("names have at most {MAX_NAME_BYTES} bytes"),
+        ),
+        None => (
+            format!(
+                "`{part}` in `{written}` matches only `.`, `..` or an empty part, which no path contains"
+            ),
+            "write the name of a file or folder".to_owned(),
+        ),
+    };
+    Err(PatternError { message, suggestion: Some(suggestion) })
 }
 
 /// Character class: `[ab]`.
@@ -405,10 +410,24 @@ mod tests {
     #[test]
     fn pattern_that_can_never_match_is_an_error() {
         let long = format!("/a/{}", "x".repeat(256));
-        for written in [long.as_str(), "/a/{}/b", "/a/{,}", "/a/./b", "/a/../b", "/a//b"] {
+        let wide = format!("/a/{}*", "?".repeat(256));
+        for written in [
+            long.as_str(),
+            wide.as_str(),
+            "/a/{}/b",
+            "/a/{,}",
+            "/a/./b",
+            "/a/../b",
+            "/a//b",
+            r"/a/\./b",
+            r"/a/.\.",
+            "/a/[.]/b",
+            "/a/{.,..}",
+        ] {
             assert!(PathPattern::parse(written, &PathVariables::default()).is_err(), "{written}");
         }
-        for written in [long.trim_end_matches('x'), "/a/{b,}c", "/a/{b,c}"] {
+        let longest = long.replacen('x', "", 1);
+        for written in [longest.as_str(), "/a/{b,}c", "/a/{b,c}", r"/a/\.b", "/a/{.,..,b}"] {
             assert!(PathPattern::parse(written, &PathVariables::default()).is_ok(), "{written}");
         }
     }

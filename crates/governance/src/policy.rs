@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use strict_yaml::{Document, DocumentError};
 use tool::text::SharedText;
@@ -23,12 +22,12 @@ use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
 use crate::situation::Workspaces;
 use crate::suggested_change::PolicyFile;
-use crate::tool_rules::{self, CategoryRules, ResultCacheRule, ToolRules};
+use crate::tool_rules::{self, CategoryRules, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
 use crate::transitions::{self, Transitions};
 
 /// Immutable rules of one loaded policy. A reload builds a new one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     pub(crate) modes: PerMode<ModeRules>,
     pub(crate) transitions: Arc<Transitions>,
@@ -48,6 +47,10 @@ pub struct Policy {
     pub(crate) granted_folders: Arc<[PathBuf]>,
     /// Policies of projects, which only tighten.
     pub(crate) projects: Arc<[ProjectRules]>,
+    /// Policy that a call must pass in addition: a change that waits for the operator.
+    pub(crate) stricter: Option<Arc<Policy>>,
+    /// True for a policy without allowlists, by which calls are recorded.
+    pub(crate) is_recording: bool,
 }
 
 /// Parsed policy files, for components that read settings which the judge does not use.
@@ -131,7 +134,14 @@ impl Policy {
                 &format!("cannot be compiled: {}", error.message),
             )])
         })?;
-        CheckedFiles::new(&files, environment)?.into_policy(files, built_in_denials)
+        let mut checked = CheckedFiles::new(&files, environment)?;
+        if let (Some(document), LayerDefault::Extend) = (files.user.0.get(PolicyFile::Tools), default)
+            && !layers::replaces_everything(document)
+        {
+            let built_in = built_in_paths(environment)?;
+            checked.warnings.extend(checked.common.replacement_warning(document, &built_in));
+        }
+        checked.into_policy(files, built_in_denials)
     }
 
     /// Returns these rules with the isolation level that the sandbox provides on this machine. The default is
@@ -159,19 +169,19 @@ impl Policy {
             }
         }
         match errors.is_empty() {
-            true => Ok(self.with_project_rules(projects)),
+            true => Ok(self.with_project_rules(projects.into())),
             false => Err(PolicyError::new(errors)),
         }
     }
 
-    pub(crate) fn with_project_rules(self, projects: Vec<ProjectRules>) -> Policy {
+    pub(crate) fn with_project_rules(self, projects: Arc<[ProjectRules]>) -> Policy {
         if projects.is_empty() {
             return self;
         }
         let texts = projects.iter().map(|project| project.document.text());
         let hash =
             canonical::sha256_hex([&*self.hash].into_iter().chain(texts).collect::<String>().as_bytes());
-        Policy { projects: projects.into(), hash: hash.into(), ..self }
+        Policy { projects, hash: hash.into(), ..self }
     }
 
     /// Returns the roots of the projects with a policy, each with its text.
@@ -189,7 +199,7 @@ impl Policy {
         self.files.documents.get(file)
     }
 
-    /// Loads the same files with a new text for one of the user's, for the same machine.
+    /// Loads the same files with a new text for one of the user's, for the same machine and projects.
     pub fn with_user_text(
         &self,
         file: PolicyFile,
@@ -200,7 +210,8 @@ impl Policy {
         let name = user.get(file).map_or(file.name(), Document::name).to_owned();
         let document = Document::from_text(&name, text);
         user.set(file, Some(document.map_err(|error| PolicyError::new(vec![error]))?));
-        Ok(Policy::from_user_files(user, default, environment)?.on_the_machine_of(self))
+        let changed = Policy::from_user_files(user, default, environment)?.on_the_machine_of(self);
+        Ok(changed.with_project_rules(Arc::clone(&self.projects)))
     }
 
     /// Returns an error at the location of a rule.
@@ -245,26 +256,6 @@ impl Policy {
     /// Returns the parsed policy files.
     pub fn files(&self) -> &PolicyFiles {
         &self.files
-    }
-
-    /// Returns the maximum number of concurrent calls in this mode; `None` means no limit.
-    pub fn max_concurrent_tasks(&self, mode: Mode) -> Option<u32> {
-        self.modes.get(mode).max_concurrent.as_ref().map(|(most, _)| *most)
-    }
-
-    /// Returns the cost of one call of a tool in the budget of a worker session.
-    pub fn cost_per_call(&self, tool: &ToolName) -> f64 {
-        self.tools.get(tool).map_or(0.0, |rules| rules.cost_per_call)
-    }
-
-    /// Returns the rule by which results of a tool are reused.
-    pub fn result_cache(&self, tool: &ToolName) -> Option<&ResultCacheRule> {
-        self.tools.get(tool)?.result_cache.as_ref()
-    }
-
-    /// Returns the time after which an unanswered approval request expires.
-    pub fn approval_timeout(&self) -> Duration {
-        self.safety.approval_timeout
     }
 }
 
@@ -351,6 +342,8 @@ impl CheckedFiles {
             isolation: None,
             granted_folders: Arc::default(),
             projects: Arc::new([]),
+            stricter: None,
+            is_recording: false,
         })
     }
 }

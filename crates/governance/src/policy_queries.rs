@@ -2,16 +2,19 @@
 //! the mode monitor and the call counters.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tool::{Mode, RiskLevel, RuleRef, ToolDefinition};
+use tool::{Mode, Refusal, RiskLevel, RuleRef, ToolDefinition, ToolName};
 
 use crate::effective_policy::EffectivePolicy;
 use crate::files::{RunningCalls, SecretAction};
+use crate::host_rules::NetworkTarget;
 use crate::policy::Policy;
 use crate::problems::rule_at;
 use crate::rates::{RateLimits, RateRules};
 use crate::situation::RateCounts;
+use crate::tool_rules::ResultCacheRule;
 use crate::transitions::Transitions;
 
 /// Secret pattern from `safety.yaml`.
@@ -28,32 +31,72 @@ pub struct SecretRule {
 }
 
 impl Policy {
+    /// Returns the maximum number of concurrent calls in this mode; `None` means no limit.
+    pub fn max_concurrent_tasks(&self, mode: Mode) -> Option<u32> {
+        let limits = self.conjuncts().filter_map(|policy| policy.modes.get(mode).max_concurrent.as_ref());
+        limits.map(|(most, _)| *most).min()
+    }
+
+    /// Returns the cost of one call of a tool in the budget of a worker session.
+    pub fn cost_per_call(&self, tool: &ToolName) -> f64 {
+        let costs = self.conjuncts().filter_map(|policy| policy.tools.get(tool));
+        costs.fold(0.0, |most, rules| rules.cost_per_call.max(most))
+    }
+
+    /// Returns the rule by which results of a tool are reused. While a change of the policy waits, it must not
+    /// concern the rule.
+    pub fn result_cache(&self, tool: &ToolName) -> Option<&ResultCacheRule> {
+        let mut rules = self.conjuncts().map(|policy| policy.tools.get(tool)?.result_cache.as_ref());
+        let own = rules.next().flatten()?;
+        rules.all(|other| other == Some(own)).then_some(own)
+    }
+
+    /// Returns the time after which an unanswered approval request expires.
+    pub fn approval_timeout(&self) -> Duration {
+        let timeouts = self.conjuncts().map(|policy| policy.safety.approval_timeout);
+        timeouts.min().unwrap_or(self.safety.approval_timeout)
+    }
+
     /// Returns true if a call of this tool could run in this mode, with or without approval.
     pub fn may_run(&self, definition: &ToolDefinition, mode: Mode) -> bool {
-        EffectivePolicy::new(self, definition).may_run_in(mode)
+        self.conjuncts().all(|policy| EffectivePolicy::new(policy, definition).may_run_in(mode))
     }
 
     /// Returns the largest content that a call of this tool may write, with its rule; `None` if the tool takes
     /// no content or has no limit.
     pub fn max_content_bytes(&self, definition: &ToolDefinition) -> Option<(u64, &RuleRef)> {
         definition.input_schema().pointer("/properties/content")?;
-        let rules = self.tools.get(definition.name())?;
-        rules.max_file_bytes.as_ref().map(|(most, rule)| (*most, rule))
+        let rules = self.conjuncts().filter_map(|policy| policy.tools.get(definition.name()));
+        let limits = rules.filter_map(|rules| rules.max_file_bytes.as_ref());
+        limits.map(|(most, rule)| (*most, rule)).min_by_key(|(most, _)| *most)
     }
 
     /// Returns true if calls of this tool are outbound.
     pub fn is_outbound(&self, definition: &ToolDefinition) -> bool {
-        EffectivePolicy::new(self, definition).is_outbound()
+        self.conjuncts().any(|policy| EffectivePolicy::new(policy, definition).is_outbound())
     }
 
     /// Returns the remaining calls of the limits that apply to all tools in this mode.
     pub fn remaining_calls(&self, mode: Mode, counts: RateCounts) -> Map<String, Value> {
-        let mode_per_minute = self.safety.calls_per_minute.get(mode).clone();
+        let limits = self.conjuncts().filter_map(|policy| policy.safety.calls_per_minute.get(mode).clone());
+        let mode_per_minute = limits.min_by_key(|(most, _)| *most);
         RateRules { tool_per_hour: None, mode_per_minute, outbound_per_hour: None }.remaining(counts)
+    }
+
+    /// Returns the denial of a service from the settings that calls of this tool would send requests to.
+    pub fn service_denial(&self, definition: &ToolDefinition, url: &str) -> Option<Box<Refusal>> {
+        let target = NetworkTarget::from_url(url);
+        let denial =
+            |policy| EffectivePolicy::new(policy, definition).outbound().check_service(&target).err();
+        self.conjuncts().find_map(denial).map(|reason| reason.into_refusal(definition.name().as_str()))
     }
 
     /// Returns the secret patterns, for the components that filter arguments, results and ledger records.
     pub fn secrets(&self) -> impl Iterator<Item = SecretRule> {
+        self.conjuncts().flat_map(Policy::own_secrets)
+    }
+
+    fn own_secrets(&self) -> impl Iterator<Item = SecretRule> {
         let file = &self.files().documents.safety;
         self.files().safety.content_filtering.secret_patterns.iter().map(move |secret| SecretRule {
             name: secret.name.clone(),
@@ -74,21 +117,28 @@ impl Policy {
 
     /// Returns the action on entering this mode for running calls that it forbids.
     pub fn running_calls(&self, mode: Mode) -> RunningCalls {
-        self.modes.get(mode).running_calls
+        let cancels = |policy: &Policy| policy.modes.get(mode).running_calls == RunningCalls::Cancel;
+        if self.conjuncts().any(cancels) { RunningCalls::Cancel } else { RunningCalls::Finish }
     }
 
     /// Returns true if processor, memory and disk are monitored in this mode.
     pub fn is_monitored(&self, mode: Mode) -> bool {
-        self.modes.get(mode).monitored
+        self.conjuncts().any(|policy| policy.modes.get(mode).monitored)
     }
 
     /// Returns the risk level of a tool, by its definition and its category.
     pub fn risk_level(&self, definition: &ToolDefinition) -> RiskLevel {
-        EffectivePolicy::new(self, definition).risk
+        let own = EffectivePolicy::new(self, definition);
+        own.stricter().map_or(own.risk, |stricter| stricter.risk.max(own.risk))
     }
 
     /// Returns the rate limits of a tool and of this mode.
     pub fn rate_limits(&self, definition: &ToolDefinition, mode: Mode) -> RateLimits {
-        EffectivePolicy::new(self, definition).rates(mode).limits()
+        let own = EffectivePolicy::new(self, definition);
+        let rates = own.rates(mode);
+        match own.stricter() {
+            Some(stricter) => rates.intersection(stricter.rates(mode)).limits(),
+            None => rates.limits(),
+        }
     }
 }

@@ -32,7 +32,7 @@ struct PrecheckedParts {
 #[derive(Debug)]
 pub(crate) struct HardLinkSearchScope {
     pub(crate) built_in_denials: Arc<BuiltInDenials>,
-    pub(crate) forbidden_paths: Arc<PathGlobs>,
+    pub(crate) forbidden_paths: Vec<Arc<PathGlobs>>,
     pub(crate) workspaces: Workspaces,
 }
 
@@ -73,7 +73,8 @@ impl PathSource for Prechecked {
 
     fn link_search(&self) -> Option<HardLinkSearch> {
         let guard = &self.0.link_search_scope;
-        let forbidden = guard.forbidden_paths.patterns().iter().map(|written| written.literal_prefix.clone());
+        let forbidden = guard.forbidden_paths.iter().flat_map(|list| list.patterns());
+        let forbidden = forbidden.map(|written| written.literal_prefix.clone());
         Some(HardLinkSearch {
             likely_folders: guard.workspaces.iter().map(|workspace| workspace.root().to_owned()).collect(),
             guarded_folders: guard.built_in_denials.own_folders().iter().cloned().chain(forbidden).collect(),

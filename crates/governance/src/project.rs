@@ -12,16 +12,17 @@ mod mounts;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use file_access::PathRequest;
-use strict_yaml::layered::{LayeredKind, LayeredNode};
+use strict_yaml::layered::{LayeredKey, LayeredKind, LayeredMapping, LayeredNode};
 use strict_yaml::{Document, DocumentError, Located};
 use tool::text::nearest_word;
 use tool::{RuleRef, ToolDefinition, ToolName};
 
 use crate::command_entry::CommandEntry;
+use crate::command_rules::RequestedCommand;
 use crate::common_paths::CommonPaths;
 use crate::denial_reason::DenialReason;
 use crate::effective_policy::EffectivePolicy;
@@ -89,6 +90,7 @@ impl ProjectRules {
         let mut errors = Vec::new();
         check_keys(&tree, &mut errors);
         start_patterns_at(root, &mut tree);
+        add_tools(&mut tree);
         if !errors.is_empty() {
             return Err(PolicyError::new(errors));
         }
@@ -140,15 +142,33 @@ impl ProjectRules {
         &self.rules_of(tool).forbidden_paths
     }
 
+    /// Returns the rules of a tool in the project: its entry, or the forbidden paths of the project.
+    pub(crate) fn effective_policy<'a>(&'a self, home: &EffectivePolicy<'a>) -> EffectivePolicy<'a> {
+        home.with_rules(self.rules_of(home.definition))
+    }
+
     /// Returns the rules of the project, by tool.
     pub(crate) fn tools(&self) -> impl Iterator<Item = (&ToolName, &ToolRules)> {
         self.tools.iter()
     }
 
-    /// Returns true if a call concerns the project: a path or its working directory is in it.
-    fn concerns(&self, situation: &Situation<'_>, reached: &[ReachedPath]) -> bool {
-        situation.workspaces.base().is_some_and(|base| base.starts_with(&self.root))
-            || reached.iter().any(|path| self.contains(path))
+    /// Returns true if a call concerns the project: a path, its working directory or a word of its command is in
+    /// it.
+    fn concerns(&self, situation: &Situation<'_>, facts: &DecisionInput<'_>) -> bool {
+        let base = situation.workspaces.base();
+        base.is_some_and(|base| base.starts_with(&self.root))
+            || facts.reached_paths.iter().any(|path| self.contains(path))
+            || facts.external_targets.commands.iter().any(|command| self.is_named_by(command, base))
+    }
+
+    /// Returns true if a word of the command, or the value of an option such as `--file=PATH`, is a path in the
+    /// project. Symbolic links are not resolved; the sandbox limits what the program can change.
+    fn is_named_by(&self, command: &RequestedCommand, base: Option<&Path>) -> bool {
+        let RequestedCommand::Words(words) = command else { return false };
+        let values =
+            words.iter().flat_map(|word| [Some(word.as_str()), word.split_once('=').map(|(_, path)| path)]);
+        let base = base.unwrap_or(Path::new("/"));
+        values.flatten().any(|path| without_dots(&base.join(path)).starts_with(&self.root))
     }
 
     fn contains(&self, path: &ReachedPath) -> bool {
@@ -164,7 +184,7 @@ impl ProjectRules {
         facts: &DecisionInput<'_>,
         notes: &mut TraceRecorder<'_>,
     ) -> Result<Vec<RuleRef>, DenialReason> {
-        if !self.concerns(situation, facts.reached_paths) {
+        if !self.concerns(situation, facts) {
             return Ok(Vec::new());
         }
         let rules = self.rules_of(home.definition);
@@ -198,6 +218,19 @@ fn without_default_denial(entry: &ToolEntry) -> ToolEntry {
     ToolEntry { allowed_commands, ..entry.clone() }
 }
 
+/// Removes `.` and `..` from a path by its text.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
 /// Reports keys that a project policy cannot have.
 fn check_keys(root: &LayeredNode, errors: &mut Vec<DocumentError>) {
     let mut check = |node: &LayeredNode, known: &[&'static str]| {
@@ -212,6 +245,17 @@ fn check_keys(root: &LayeredNode, errors: &mut Vec<DocumentError>) {
     check(root, &TOP_KEYS);
     for (_, entry) in root.get("tools").into_iter().flat_map(LayeredNode::entries) {
         check(entry, &RESTRICTING_KEYS);
+    }
+}
+
+/// Adds the key `tools` to a file that has only paths which every tool is forbidden.
+fn add_tools(root: &mut LayeredNode) {
+    let origin = root.origin.clone();
+    let LayeredKind::Mapping(mapping) = &mut root.kind else { return };
+    if !mapping.entries.iter().any(|(key, _)| key.name == "tools") {
+        let none = LayeredMapping::default();
+        let value = LayeredNode { origin: origin.clone(), kind: LayeredKind::Mapping(none) };
+        mapping.entries.push((LayeredKey { origin, name: "tools".to_owned() }, value));
     }
 }
 

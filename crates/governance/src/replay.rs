@@ -28,6 +28,68 @@ use crate::suggested_change::{self, EditAction, PolicyEdit, PolicyFile};
 /// Prefix of redacted text in the ledger.
 const REDACTED_PREFIX: &str = "[redacted:";
 
+/// Recorded call: the facts that the judge needs, parsed once and judged under any number of policies.
+#[derive(Clone, Debug)]
+pub struct RecordedCall {
+    mode: Mode,
+    counts: RateCounts,
+    path_requests: Vec<PathRequest>,
+    reached_paths: Vec<ReachedPath>,
+    external_targets: ExternalTargets,
+    content_bytes: Option<u64>,
+}
+
+impl RecordedCall {
+    /// Parses the facts of a ledger record. `None` where they are incomplete: a replay never guesses.
+    pub fn parse(facts: &Value) -> Option<Self> {
+        let mode: Mode = facts.get("mode")?.as_str()?.parse().ok()?;
+        let count = |key: &str| facts.get("counts")?.get(key)?.as_u64()?.try_into().ok();
+        let counts = RateCounts {
+            tool_last_hour: count("tool_last_hour")?,
+            all_last_minute: count("all_last_minute")?,
+            outbound_last_hour: count("outbound_last_hour")?,
+        };
+        let paths = facts.get("paths")?.as_array()?.iter().map(parse_path).collect::<Option<Vec<_>>>()?;
+        let (path_requests, reached_paths) = paths.into_iter().unzip();
+        let external_targets =
+            ExternalTargets { commands: parse_commands(facts)?, network_targets: parse_targets(facts)? };
+        let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
+        Some(RecordedCall { mode, counts, path_requests, reached_paths, external_targets, content_bytes })
+    }
+
+    /// Returns the mode in which the call was judged.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Returns the counts of earlier calls that the call was judged with.
+    pub fn counts(&self) -> RateCounts {
+        self.counts
+    }
+
+    /// Returns the canonical paths of the call with their access. A path without a canonical name is left out.
+    pub fn paths(&self) -> impl Iterator<Item = (PathAccess, &Path)> {
+        let pairs = self.path_requests.iter().zip(&self.reached_paths);
+        pairs.filter_map(|(request, reached)| Some((request.access, reached.name.as_ref()?.as_path())))
+    }
+
+    /// Returns the words of each command of the call. A line that needs a shell is left out.
+    pub fn commands(&self) -> impl Iterator<Item = &[String]> {
+        self.external_targets.commands.iter().filter_map(|command| match command {
+            RequestedCommand::Words(words) => Some(words.as_slice()),
+            RequestedCommand::ShellLine(_) => None,
+        })
+    }
+
+    /// Returns the names of the hosts that the call names.
+    pub fn hosts(&self) -> impl Iterator<Item = String> {
+        self.external_targets.network_targets.iter().filter_map(|target| match target {
+            NetworkTarget::Host(host) => Some(host.to_string()),
+            NetworkTarget::Unusable { .. } => None,
+        })
+    }
+}
+
 impl Policy {
     /// Returns the decision on a recorded call under this policy. `None` where the record is incomplete: a
     /// replay never guesses.
@@ -37,32 +99,30 @@ impl Policy {
         facts: &Value,
         workspaces: &Workspaces,
     ) -> Option<DryRunResult> {
-        let mode: Mode = facts.get("mode")?.as_str()?.parse().ok()?;
-        let count = |key: &str| facts.get("counts")?.get(key)?.as_u64()?.try_into().ok();
-        let counts = RateCounts {
-            tool_last_hour: count("tool_last_hour")?,
-            all_last_minute: count("all_last_minute")?,
-            outbound_last_hour: count("outbound_last_hour")?,
-        };
-        let paths = facts.get("paths")?.as_array()?.iter().map(parse_path).collect::<Option<Vec<_>>>()?;
-        let (requests, reached): (Vec<_>, Vec<_>) = paths.into_iter().unzip();
-        let external_targets =
-            ExternalTargets { commands: parse_commands(facts)?, network_targets: parse_targets(facts)? };
-        let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
-        let (requests, reached, external_targets) = (&requests, &reached, &external_targets);
+        let call = RecordedCall::parse(facts)?;
+        Some(self.replay_call(definition, &call, workspaces, RuleTrace::enabled()))
+    }
+
+    /// Returns the decision on a recorded call, and records the evaluated rules in `trace` if it is enabled.
+    pub fn replay_call(
+        &self,
+        definition: &ToolDefinition,
+        call: &RecordedCall,
+        workspaces: &Workspaces,
+        mut trace: RuleTrace,
+    ) -> DryRunResult {
         let facts = DecisionInput {
-            path_requests: requests,
-            reached_paths: reached,
-            external_targets,
-            content_bytes,
+            path_requests: &call.path_requests,
+            reached_paths: &call.reached_paths,
+            external_targets: &call.external_targets,
+            content_bytes: call.content_bytes,
         };
         let effective_policy = EffectivePolicy::new(self, definition);
-        let situation = Situation { mode, workspaces, counts };
-        let mut trace = RuleTrace::enabled();
+        let situation = Situation { mode: call.mode, workspaces, counts: call.counts };
         let mut notes = TraceRecorder::new(&mut trace);
         let judged = admit_recorded(&effective_policy, &situation, &facts, &mut notes)
             .and_then(|()| decide(&effective_policy, &situation, &facts, &mut notes));
-        Some(dry_run_result(&effective_policy, judged, notes).with_trace(trace))
+        dry_run_result(&effective_policy, judged, notes).with_trace(trace)
     }
 }
 
@@ -97,10 +157,13 @@ fn admit_recorded(
 ) -> Result<(), DenialReason> {
     effective_policy.admit(situation, notes)?;
     effective_policy.admit_external_targets(facts.external_targets, notes)?;
-    let mut requests = facts.path_requests.iter();
-    requests.try_for_each(|request| {
-        path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)
-    })
+    for request in facts.path_requests {
+        path_rules::admit_typed(effective_policy, situation.workspaces, request, notes)?;
+    }
+    match effective_policy.stricter() {
+        Some(stricter) => admit_recorded(&stricter, situation, facts, notes),
+        None => Ok(()),
+    }
 }
 
 /// Returns a text of the record. `None` if it was redacted, because it is then not what the judge saw.

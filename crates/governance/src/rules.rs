@@ -1,7 +1,7 @@
 //! Compiled rules of a policy, for crates that inspect policies. Nothing here permits a call or changes a
 //! loaded policy.
 
-pub use crate::command_rules::{CommandList, CommandRule, CommandRules};
+pub use crate::command_rules::{CommandList, CommandRule, CommandRules, EXACT_SUFFIX};
 pub use crate::common_paths::{COMMON, own_part};
 pub use crate::effective_policy::{Access, EffectivePolicy, ToolApprovals};
 pub use crate::example::{PolicyExample, expand_variables};

@@ -9,6 +9,7 @@ use tool::{RuleRef, ToolDefinition};
 use crate::built_in_denials::BUILT_IN_FILE_NAME;
 use crate::common_paths::COMMON;
 use crate::denial_reason::DenialReason;
+use crate::pattern::PathPattern;
 
 /// Suggested change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -141,6 +142,20 @@ pub(crate) fn for_denial(
         "tool_per_hour" | "mode_per_minute" | "outbound_per_hour" => {
             SuggestedChange::new(rule, "raise this number, or wait for the window to pass", None)
         }
+        "forbidden_path" if !is_path_itself(definition, held) => {
+            let how = format!("`{}` forbids more than {asked}, so it is not lifted for one call", held.yaml);
+            match &*rule.id == COMMON {
+                true => {
+                    let write = in_tools("forbidden_paths_except", &format!("[{}]", quote_yaml(held.yaml)));
+                    SuggestedChange::new(
+                        rule,
+                        format!("{how}; to lift all of it for this tool, write in tools.yaml"),
+                        write,
+                    )
+                }
+                false => SuggestedChange::new(rule, format!("{how}; replace it by narrower patterns"), None),
+            }
+        }
         "forbidden_path" if &*rule.id == COMMON => {
             let pattern = quote_yaml(held.yaml);
             let write = in_tools("forbidden_paths_except", &format!("[{pattern}]"));
@@ -151,8 +166,14 @@ pub(crate) fn for_denial(
             SuggestedChange::new(rule, "remove this pattern or narrow it", None).with_edit(remove_item())
         }
         "read_only_workspace" | "outside_workspaces" | "no_workspace" => {
-            let folder = Path::new(asked).parent();
-            let how = "the operator adds the workspace";
+            let asks_for_folder = FOLDER_TOOLS.contains(&tool);
+            let asked = Path::new(asked);
+            let folder = if asks_for_folder { Some(asked) } else { asked.parent() };
+            let folder = folder.filter(|folder| !is_home_or_above(folder));
+            let how = match folder {
+                Some(_) => "the operator adds the workspace",
+                None => "the operator adds a workspace: a folder inside of a home, not the home itself",
+            };
             SuggestedChange::new(rule, how, folder.map(|folder| add_workspace_command(definition, folder)))
         }
         "hardlink" => SuggestedChange::new(rule, "add to tools.yaml", in_tools("hard_links", "allow"))
@@ -168,6 +189,23 @@ pub(crate) fn for_denial(
         _ => SuggestedChange::new(rule, "change this rule", None),
     };
     vec![change]
+}
+
+/// Returns true if a forbidding pattern names the one file that the call asks for. A folder is forbidden with its
+/// contents.
+fn is_path_itself(definition: &ToolDefinition, held: RuleOperand<'_>) -> bool {
+    let is_folder = FOLDER_TOOLS.contains(&definition.name().as_str());
+    !is_folder && PathPattern::literal(Path::new(held.value)) == held.yaml
+}
+
+/// Tools whose path is a folder.
+const FOLDER_TOOLS: [&str; 2] = ["list_directory", "search_files"];
+
+/// Returns true for the home of a user, the folder of all homes, and the root.
+fn is_home_or_above(folder: &Path) -> bool {
+    let below = |homes: &str| folder.strip_prefix(homes).is_ok_and(|rest| rest.components().count() <= 1);
+    let is_home_of_root = || folder == Path::new("/").join("root");
+    folder.parent().is_none() || is_home_of_root() || below("/home") || below("/Users")
 }
 
 /// Returns the shell command that adds a workspace, read-only for a tool that changes nothing there.

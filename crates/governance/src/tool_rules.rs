@@ -91,7 +91,7 @@ impl Confinement {
 }
 
 /// Checked entry of one tool in `tools.yaml`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ToolRules {
     /// Category that replaces the one of the definition.
     pub category: Option<Category>,
@@ -140,7 +140,7 @@ pub struct ToolRules {
 }
 
 /// Reuse of the results of a tool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResultCacheRule {
     /// Time for which a result is reused.
     pub ttl: Duration,
@@ -284,6 +284,25 @@ impl ToolRules {
             confinement: self.confinement,
             examples: self.examples.clone(),
             shadow: Some(Box::new(self)),
+        }
+    }
+}
+
+impl ToolRules {
+    /// Returns the rules without their lists of allowed paths, commands and hosts, which move to `shadow`. Everything
+    /// else stays in force. Rules that are in shadow mode already are returned as they are.
+    pub(crate) fn without_allowlists(&self) -> Self {
+        if self.shadow.is_some() {
+            return self.clone();
+        }
+        ToolRules {
+            allowed_paths: None,
+            commands: self.commands.without_allowlist(),
+            hosts: None,
+            // A result that was read by other rules is not reused.
+            result_cache: None,
+            shadow: Some(Box::new(self.clone())),
+            ..self.clone()
         }
     }
 }

@@ -29,6 +29,12 @@ pub struct Transitions {
 }
 
 impl Transitions {
+    /// Sorts the rules by target mode, the strictest first.
+    pub(crate) fn sorted(mut rules: Vec<TransitionRule>) -> Transitions {
+        rules.sort_by_key(|rule| edges::leniency(rule.to));
+        Transitions { rules }
+    }
+
     /// Returns the rules.
     pub fn rules(&self) -> &[TransitionRule] {
         &self.rules

@@ -54,8 +54,8 @@ pub(crate) struct PermitLimits {
     /// Handling of files with several hard links.
     pub(crate) hard_links: HardLinks,
     pub(crate) max_response_bytes: Option<u64>,
-    /// Outbound rules, if the call is outbound.
-    pub(crate) outbound: Option<OutboundRules>,
+    /// Outbound rules, all of which must permit a target. Empty if the call is not outbound.
+    pub(crate) outbound: Vec<OutboundRules>,
     pub(crate) confinement: Confinement,
     /// Folders that a sandboxed process of the call may work in.
     pub(crate) sandbox_folders: Vec<Workspace>,
@@ -188,16 +188,15 @@ impl Permit {
         check: impl Fn(&OutboundRules) -> Result<T, DenialReason>,
     ) -> Result<T, Denial> {
         let tool = self.call().definition().name().as_str();
-        let checked = match &self.limits.outbound {
-            Some(outbound) => check(outbound),
-            None => Err(crate::denial_reason::no_network_access(tool)),
-        };
+        let nothing = Err(crate::denial_reason::no_network_access(tool));
+        let checked = self.limits.outbound.iter().try_fold(None, |_, outbound| check(outbound).map(Some));
+        let checked = checked.and_then(|found| found.map_or(nothing, Ok));
         checked.map_err(|denial_reason| Denial::new(tool, denial_reason, self.rules.clone()))
     }
 
     /// Returns true if the call is outbound.
     pub fn is_outbound(&self) -> bool {
-        self.limits.outbound.is_some()
+        !self.limits.outbound.is_empty()
     }
 
     /// Returns true if a name may be shown to the call. A name that it may not read stays hidden.

@@ -69,9 +69,8 @@ impl ArgumentProblems {
     fn from_pending(mut found: Vec<PendingProblem<'_>>) -> Self {
         found.sort_by_key(|found| !found.is_missing());
         let count = found.len();
-        let problems = take_while_they_fit(
-            found.into_iter().take(MAX_LISTED_PROBLEMS).map(PendingProblem::into_problem),
-        );
+        let problems =
+            take_within_budget(found.into_iter().take(MAX_LISTED_PROBLEMS).map(PendingProblem::into_problem));
         ArgumentProblems { count, problems, examples: Vec::new() }
     }
 
@@ -191,11 +190,12 @@ impl<'e> SchemaViolation<'e> {
         if stated.is_empty() {
             return false;
         }
-        let place = match self.unknown_key {
+        let pointer = match self.unknown_key {
             Some(key) => problem::pointer_of_key(self.error, key),
             None => problem::pointer_of(self.error),
         };
-        let mut same_pointer = stated.iter().filter(|problem| problem.pointer == place && !place.is_empty());
+        let mut same_pointer =
+            stated.iter().filter(|problem| problem.pointer == pointer && !pointer.is_empty());
         same_pointer.any(|problem| problem.is_missing() || problem.expected == self.to_problem().expected)
     }
 
@@ -219,7 +219,7 @@ fn size_in_refusal(problem: &ArgumentProblem) -> usize {
     whole + 2 * problem.message.escape_debug().count()
 }
 
-fn take_while_they_fit(problems: impl Iterator<Item = ArgumentProblem>) -> Vec<ArgumentProblem> {
+fn take_within_budget(problems: impl Iterator<Item = ArgumentProblem>) -> Vec<ArgumentProblem> {
     let mut listed = Vec::new();
     let mut bytes = 0;
     for problem in problems {
@@ -236,15 +236,17 @@ fn take_while_they_fit(problems: impl Iterator<Item = ArgumentProblem>) -> Vec<A
 fn pointers_exceed(value: &Value, most: usize) -> bool {
     /// Returns the rest of the byte budget `left` after the pointers below a value whose own pointer has
     /// `length` bytes, or `None` once it is exceeded.
-    fn remaining_budget(value: &Value, length: usize, left: usize) -> Option<usize> {
-        let below = |left: usize, (key, child): (usize, &Value)| {
+    fn remaining_budget(value: &Value, length: usize, remaining: usize) -> Option<usize> {
+        let below = |remaining: usize, (key, child): (usize, &Value)| {
             let length = length + 1 + key;
-            remaining_budget(child, length, left.checked_sub(length)?)
+            remaining_budget(child, length, remaining.checked_sub(length)?)
         };
         match value {
-            Value::Array(items) => items.iter().map(|item| (1, item)).try_fold(left, below),
-            Value::Object(map) => map.iter().map(|(key, child)| (key.len(), child)).try_fold(left, below),
-            _ => Some(left),
+            Value::Array(items) => items.iter().map(|item| (1, item)).try_fold(remaining, below),
+            Value::Object(map) => {
+                map.iter().map(|(key, child)| (key.len(), child)).try_fold(remaining, below)
+            }
+            _ => Some(remaining),
         }
     }
     remaining_budget(value, 0, most).is_none()
@@ -264,7 +266,7 @@ mod tests {
             // The message is sent three times and the pointer once, so the pointer takes the remainder.
             ArgumentProblem { pointer: "p".repeat(rest % 3), message: "m".repeat(rest / 3), ..bare }
         };
-        let listed = |bytes: usize| take_while_they_fit(std::iter::repeat_n(problem(bytes), 4)).len();
+        let listed = |bytes: usize| take_within_budget(std::iter::repeat_n(problem(bytes), 4)).len();
         assert_eq!(size_in_refusal(&problem(1000)), 1000);
         assert_eq!(listed(MAX_LISTED_BYTES / 2), 2);
         assert_eq!(listed(MAX_LISTED_BYTES / 2 + 1), 1);

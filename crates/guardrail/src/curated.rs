@@ -184,8 +184,8 @@ impl CuratedRequirements {
         arguments: &Value,
         definition: Option<&ToolDefinition>,
     ) -> Vec<ArgumentProblem> {
-        let given = |field: &str| arguments.get(field).filter(|value| !problem::is_absent(Some(value)));
-        let missing = self.required.iter().filter(|field| given(field).is_none());
+        let argument = |field: &str| arguments.get(field).filter(|value| !problem::is_absent(Some(value)));
+        let missing = self.required.iter().filter(|field| argument(field).is_none());
         let missing = missing.map(|field| {
             let kind = definition.map_or(problem::ANY_VALUE, |known| problem::argument_type(field, known));
             match arguments.get(field.as_str()) {
@@ -194,10 +194,10 @@ impl CuratedRequirements {
             }
         });
         let unmet =
-            self.any_of_groups.iter().filter(|group| group.iter().all(|field| given(field).is_none()));
+            self.any_of_groups.iter().filter(|group| group.iter().all(|field| argument(field).is_none()));
         let unmet = unmet.map(|group| problem::unmet_group(group.iter().map(|field| field.as_str())));
         let short = self.min_lengths.iter().filter_map(|(field, least)| {
-            let length = given(field)?.as_str()?.chars().count();
+            let length = argument(field)?.as_str()?.chars().count();
             (length < *least as usize).then(|| problem::too_short(field, *least, length))
         });
         missing.chain(unmet).chain(short).collect()

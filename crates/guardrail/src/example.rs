@@ -40,9 +40,9 @@ struct ExampleGenerator {
 
 impl ExampleGenerator {
     fn value(&mut self, schema: &Value) -> Value {
-        let Some(left) = self.values_left.checked_sub(1) else { return Value::Null };
-        self.values_left = left;
-        let offered = ["/const", "/default", "/examples/0", "/enum/0"].map(|place| schema.pointer(place));
+        let Some(remaining) = self.values_left.checked_sub(1) else { return Value::Null };
+        self.values_left = remaining;
+        let offered = ["/const", "/default", "/examples/0", "/enum/0"].map(|pointer| schema.pointer(pointer));
         if let Some(value) = offered.into_iter().flatten().find(|value| !value.is_null()) {
             return value.clone();
         }

@@ -49,50 +49,50 @@ impl NestedProblems {
         value: Option<&Value>,
         depth: usize,
     ) {
-        let place = problem::join_pointer(parent, field);
+        let pointer = problem::join_pointer(parent, field);
         let calls = match value {
             Some(Value::Array(calls)) => calls,
             None | Some(Value::Null) => return self.problems.push(problem::missing(parent, field, "array")),
             Some(Value::String(_)) => {
                 let message =
-                    format!("{place} must be array, not string: send the list itself, not JSON text");
-                return self.problems.push(ArgumentProblem::new(place, "array", "string", message));
+                    format!("{pointer} must be array, not string: send the list itself, not JSON text");
+                return self.problems.push(ArgumentProblem::new(pointer, "array", "string", message));
             }
             Some(other) => {
                 let got = json_kind(other);
-                let message = format!("{place} must be array, not {got}");
-                return self.problems.push(ArgumentProblem::new(place, "array", got, message));
+                let message = format!("{pointer} must be array, not {got}");
+                return self.problems.push(ArgumentProblem::new(pointer, "array", got, message));
             }
         };
         if depth > MAX_DEPTH || calls.len() > MAX_CALLS || calls.len() > self.calls_left {
             let expected = format!("at most {MAX_CALLS} calls, nested at most {MAX_DEPTH} deep");
             let got = format!("{} calls, {depth} deep", calls.len());
-            let message = format!("{place} holds {got}; send {expected}");
-            return self.problems.push(ArgumentProblem::new(place, expected, got, message));
+            let message = format!("{pointer} holds {got}; send {expected}");
+            return self.problems.push(ArgumentProblem::new(pointer, expected, got, message));
         }
         self.calls_left -= calls.len();
         for (index, call) in calls.iter().enumerate() {
-            self.check_call(guard, &format!("{place}/{index}"), &format!("{field}[{index}]"), call, depth);
+            self.check_call(guard, &format!("{pointer}/{index}"), &format!("{field}[{index}]"), call, depth);
         }
     }
 
-    fn check_call(&mut self, guard: &Guardrail<'_>, place: &str, label: &str, call: &Value, depth: usize) {
+    fn check_call(&mut self, guard: &Guardrail<'_>, pointer: &str, label: &str, call: &Value, depth: usize) {
         let Value::Object(call) = call else {
             let got = json_kind(call);
             let message = format!("{label} must be object with tool_slug and arguments, not {got}");
-            return self.problems.push(ArgumentProblem::new(place, "object", got, message));
+            return self.problems.push(ArgumentProblem::new(pointer, "object", got, message));
         };
         let slug = match call.get("tool_slug") {
             Some(Value::String(slug)) if !slug.is_empty() => Some(slug),
             None | Some(Value::Null | Value::String(_)) => {
-                self.problems.push(with_label(label, problem::missing(place, "tool_slug", "string")));
+                self.problems.push(with_label(label, problem::missing(pointer, "tool_slug", "string")));
                 None
             }
             Some(other) => {
                 let got = json_kind(other);
                 let message = format!("{label}: tool_slug must be string, not {got}");
                 self.problems.push(ArgumentProblem::new(
-                    problem::join_pointer(place, "tool_slug"),
+                    problem::join_pointer(pointer, "tool_slug"),
                     "string",
                     got,
                     message,
@@ -101,10 +101,10 @@ impl NestedProblems {
             }
         };
         let Some(arguments) = call.get("arguments") else {
-            return self.problems.push(with_label(label, problem::missing(place, "arguments", "object")));
+            return self.problems.push(with_label(label, problem::missing(pointer, "arguments", "object")));
         };
         if let Some(slug) = slug {
-            self.check_inner_call(guard, place, label, slug, arguments, depth);
+            self.check_inner_call(guard, pointer, label, slug, arguments, depth);
         }
     }
 
@@ -113,7 +113,7 @@ impl NestedProblems {
     fn check_inner_call(
         &mut self,
         guard: &Guardrail<'_>,
-        place: &str,
+        pointer: &str,
         label: &str,
         slug: &str,
         arguments: &Value,
@@ -127,7 +127,7 @@ impl NestedProblems {
         if known.is_none() && entry.is_none() {
             return;
         }
-        let place = problem::join_pointer(place, "arguments");
+        let pointer = problem::join_pointer(pointer, "arguments");
         let label = format!("{label} ({})", shorten(slug, MAX_QUOTED_CHARS).escape_debug());
         let ArgumentProblems { problems, count, .. } = check_arguments(known, entry, arguments);
         self.unlisted_count += count.saturating_sub(problems.len());
@@ -135,9 +135,9 @@ impl NestedProblems {
             self.add_example(guard, &label, slug, known, entry);
         }
         self.problems
-            .extend(problems.into_iter().map(|inner| problem::in_nested_call(&place, &label, inner)));
+            .extend(problems.into_iter().map(|inner| problem::in_nested_call(&pointer, &label, inner)));
         for field in crate::guardrail::call_fields(entry, known) {
-            self.check_list(guard, &place, field, arguments.get(field), depth + 1);
+            self.check_list(guard, &pointer, field, arguments.get(field), depth + 1);
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn from_error(error: &ValidationError<'_>, definition: &ToolDefinitio
             if let Some(choices) = allowed_values(kind) {
                 return not_among(pointer, error.instance(), &choices);
             }
-            let (expected, got) = (describe_expected(error), describe_given(error.instance(), kind));
+            let (expected, got) = (describe_expected(error), describe_value(error.instance(), kind));
             let name = if pointer.is_empty() {
                 "the arguments".to_owned()
             } else {
@@ -79,28 +79,28 @@ pub(crate) fn pointer_of_key(error: &ValidationError<'_>, key: &str) -> String {
 
 /// Problem of a session argument sent to a tool that always gets the caller's own session.
 pub(crate) fn unexpected_session(arguments: &Value, definition: &ToolDefinition) -> Option<ArgumentProblem> {
-    let given = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
+    let actual = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
     let message = format!("`{SESSION_ARGUMENT}` is set by Sinew to the caller's own session: leave it out");
     Some(ArgumentProblem::new(
         join_pointer("", SESSION_ARGUMENT),
         "no such argument",
-        json_kind(given),
+        json_kind(actual),
         message,
     ))
 }
 
 /// Problem of arguments that are not an object.
-pub(crate) fn wrong_type(given: &Value) -> ArgumentProblem {
-    let kind = json_kind(given);
+pub(crate) fn wrong_type(actual: &Value) -> ArgumentProblem {
+    let kind = json_kind(actual);
     ArgumentProblem::new("", "object", kind, format!("the arguments must be an object, not {kind}"))
 }
 
 /// Problems of arguments that are not an object: the wrong type, and every required field as missing.
 pub(crate) fn wrong_type_and_missing_fields(
     definition: &ToolDefinition,
-    given: &Value,
+    actual: &Value,
 ) -> Vec<ArgumentProblem> {
-    let shape = wrong_type(given);
+    let shape = wrong_type(actual);
     let required = definition.parameters().iter().filter(|parameter| parameter.is_required());
     let missing = required.map(|parameter| missing("", &parameter.name, parameter.kind.as_str()));
     std::iter::once(shape).chain(missing).collect()
@@ -164,11 +164,11 @@ pub fn missing_fields(problems: &[ArgumentProblem]) -> Vec<String> {
 }
 
 fn field_label(problem: &ArgumentProblem) -> String {
-    let place = problem.pointer.trim_start_matches('/').escape_debug().to_string();
-    match (place.is_empty(), problem.expected.starts_with(ONE_OF_PREFIX)) {
-        (_, false) => place,
+    let pointer = problem.pointer.trim_start_matches('/').escape_debug().to_string();
+    match (pointer.is_empty(), problem.expected.starts_with(ONE_OF_PREFIX)) {
+        (_, false) => pointer,
         (true, true) => problem.expected.clone(),
-        (false, true) => format!("{place}/({})", problem.expected),
+        (false, true) => format!("{pointer}/({})", problem.expected),
     }
 }
 
@@ -220,13 +220,13 @@ fn list_names(names: &[&str]) -> String {
 }
 
 /// Problem of a value that is not among the allowed ones.
-fn not_among(pointer: String, given: &Value, choices: &[&Value]) -> ArgumentProblem {
+fn not_among(pointer: String, actual: &Value, choices: &[&Value]) -> ArgumentProblem {
     let choices = list_choices(choices);
     let name = match pointer.trim_start_matches('/') {
         "" => "the arguments".to_owned(),
         name => format!("`{}`", name.escape_debug()),
     };
-    let value = quote_word(given).map_or_else(|| json_kind(given).to_owned(), |word| format!("`{word}`"));
+    let value = quote_word(actual).map_or_else(|| json_kind(actual).to_owned(), |word| format!("`{word}`"));
     let message = format!("{name}: {value} is not one of {choices}");
     ArgumentProblem::new(pointer, format!("one of {choices}"), value, message)
 }
@@ -273,7 +273,7 @@ fn is_null_alternative(errors: &[ValidationError<'_>]) -> bool {
 
 /// Describes the alternatives of `anyOf` or `oneOf`, each by its first error.
 fn describe_alternatives(outer: &ValidationError<'_>, context: &[Vec<ValidationError<'_>>]) -> String {
-    let place = outer.instance_path().as_str();
+    let pointer = outer.instance_path().as_str();
     let mut alternatives: Vec<String> = Vec::new();
     for branch in context.iter().filter(|branch| !is_null_alternative(branch)) {
         let Some(error) = branch.first() else { continue };
@@ -283,7 +283,7 @@ fn describe_alternatives(outer: &ValidationError<'_>, context: &[Vec<ValidationE
                 let field = property.as_str().unwrap_or_default();
                 format!("an object with `{}`", shorten(field, MAX_QUOTED_CHARS))
             }
-            _ if inner == place => describe_expected(error),
+            _ if inner == pointer => describe_expected(error),
             _ => format!("a value whose {} is {}", shorten_pointer(inner), describe_expected(error)),
         };
         if !alternatives.contains(&text) {
@@ -343,7 +343,7 @@ fn list_choices(options: &[&Value]) -> String {
 }
 
 /// Describes the type of the given value, with its size if the size is the problem.
-fn describe_given(value: &Value, kind: &ValidationErrorKind) -> String {
+fn describe_value(value: &Value, kind: &ValidationErrorKind) -> String {
     let by_length =
         matches!(kind, ValidationErrorKind::MinLength { .. } | ValidationErrorKind::MaxLength { .. });
     match value {

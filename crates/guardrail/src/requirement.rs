@@ -46,8 +46,8 @@ impl Requirement {
                 format_problem(*form, field, arguments.get(field)).into_iter().collect()
             }
             Requirement::NotAnOption(fields) => {
-                let given = fields.iter().filter_map(|field| Some((field, arguments.get(field)?)));
-                let options = given.filter(|(_, value)| is_option(value));
+                let present = fields.iter().filter_map(|field| Some((field, arguments.get(field)?)));
+                let options = present.filter(|(_, value)| is_option(value));
                 let refused = |(field, _): (&String, &Value)| {
                     let message =
                         format!("Field '{field}' must not begin with '-': it would be taken for an option");

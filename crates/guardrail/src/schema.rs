@@ -115,8 +115,8 @@ fn shorten_declared(declared: &Value) -> String {
     tool::text::shorten(&declared.to_string(), tool::text::MAX_QUOTED_CHARS).into_owned()
 }
 
-fn depth_exceeds(value: &Value, left: usize) -> bool {
-    let deeper = |child: &Value| left == 0 || depth_exceeds(child, left - 1);
+fn depth_exceeds(value: &Value, remaining: usize) -> bool {
+    let deeper = |child: &Value| remaining == 0 || depth_exceeds(child, remaining - 1);
     match value {
         Value::Array(items) => items.iter().any(deeper),
         Value::Object(map) => map.values().any(deeper),
@@ -125,12 +125,16 @@ fn depth_exceeds(value: &Value, left: usize) -> bool {
 }
 
 /// Returns the rest of the budget `left` after counting every value, or `None` once it is exceeded.
-fn budget_after_values(value: &Value, left: usize) -> Option<usize> {
-    let left = left.checked_sub(1)?;
+fn budget_after_values(value: &Value, remaining: usize) -> Option<usize> {
+    let remaining = remaining.checked_sub(1)?;
     match value {
-        Value::Array(items) => items.iter().try_fold(left, |left, item| budget_after_values(item, left)),
-        Value::Object(map) => map.values().try_fold(left, |left, child| budget_after_values(child, left)),
-        _ => Some(left),
+        Value::Array(items) => {
+            items.iter().try_fold(remaining, |remaining, item| budget_after_values(item, remaining))
+        }
+        Value::Object(map) => {
+            map.values().try_fold(remaining, |remaining, child| budget_after_values(child, remaining))
+        }
+        _ => Some(remaining),
     }
 }
 

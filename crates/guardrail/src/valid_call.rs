@@ -201,6 +201,7 @@ mod tests {
                 connection: 1,
                 client: None,
                 session,
+                account: None,
             };
             let caller = Arc::new(caller);
             let call = ValidCall::new(Arc::new(spec.check().unwrap()), arguments).with_caller(&caller);

@@ -177,12 +177,12 @@ impl WorkerPool {
         let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
         let request = worker_protocol::frame(&request).map_err(unavailable)?;
         // The semaphore is never closed; if it were, nothing would run.
-        let places = match function.kind {
+        let semaphore = match function.kind {
             FunctionKind::Validator => &self.shared.validating,
             FunctionKind::Helper | FunctionKind::Processor => &self.shared.computing,
         };
-        let place = places.acquire().await;
-        let _place = place.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
+        let permit = semaphore.acquire().await;
+        let _permit = permit.map_err(|_| KnowledgeError::Unavailable("closed".to_owned()))?;
         self.submit_to_worker(function, &request).await
     }
 
@@ -193,18 +193,18 @@ impl WorkerPool {
     ) -> Result<(WorkerReply, Duration), KnowledgeError> {
         let time = function.kind.time_limit();
         let unavailable = |error: io::Error| KnowledgeError::Unavailable(error.to_string());
-        let mut left = time + KILL_GRACE;
+        let mut remaining = time + KILL_GRACE;
         let mut spent = Duration::ZERO;
         loop {
             let worker = self.take_worker().await.map_err(unavailable)?;
             let (waited, started) = (worker.was_idle, Instant::now());
-            let answer = tokio::time::timeout(left, self.send(worker, request)).await;
+            let worker_reply = tokio::time::timeout(remaining, self.send(worker, request)).await;
             spent += started.elapsed();
-            match answer {
+            match worker_reply {
                 Ok(Some(reply)) => return Ok((reply, spent)),
                 // The worker may have died while idle, before it read the request. A function has no side
                 // effects, so another worker can run it in the remaining time.
-                Ok(None) if waited => left = (time + KILL_GRACE).saturating_sub(spent),
+                Ok(None) if waited => remaining = (time + KILL_GRACE).saturating_sub(spent),
                 Ok(None) => return Err(crash_error(function)),
                 Err(_) => {
                     self.start_replacement();
@@ -278,7 +278,10 @@ fn crash_error(function: &KnowledgeFunction) -> KnowledgeError {
 
 /// Returns the missing helper that a function called, if that is why it failed.
 fn missing_helper(function: &KnowledgeFunction, message: &str) -> Option<String> {
-    MISSING_HELPER_MESSAGES.iter().any(|words| message.contains(words)).then(|| function.missing_helper())?
+    MISSING_HELPER_MESSAGES
+        .iter()
+        .any(|phrase| message.contains(phrase))
+        .then(|| function.missing_helper())?
 }
 
 fn reply_error(function: &KnowledgeFunction, reply: WorkerReply) -> KnowledgeError {

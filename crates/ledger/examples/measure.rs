@@ -73,6 +73,7 @@ fn decision(n: u64) -> RecordedDecision {
         connection: n % 5,
         client: Some(if n.is_multiple_of(2) { "claude-code" } else { "codex" }.into()),
         session: Some(format!("session-{}", n / 1000)),
+        account: None,
     };
     let mode = if (n / 100_000).is_multiple_of(2) { Mode::Normal } else { Mode::Alert };
     let call = CallHeader {

@@ -11,7 +11,10 @@ use jiff::Timestamp;
 
 use crate::{
     LedgerError, RecordReceipt,
-    entry::{CallHeader, LedgerEntry, LedgerOutcome, OutcomeStatus, RecordedDecision, RecordedOutcome},
+    entry::{
+        CallHeader, LedgerEntry, LedgerOutcome, OutcomeStatus, RecordedDecision, RecordedOutcome,
+        RecordedRead,
+    },
     line::EntryBody,
     shared::{LedgerShared, MAX_UNSYNCED_TIME, lock},
     writer::{LedgerWriter, WritePurpose},
@@ -79,6 +82,27 @@ impl LedgerShared {
         lock(&self.queue).schedule_pass_within(Duration::ZERO);
         self.work_available.notify_one();
         Ok(RecordReceipt::Deferred)
+    }
+
+    /// Writes a read-only call as one record. While the ledger cannot write, a deferrable call is deferred, and any
+    /// other is an error: its result must not leave the daemon.
+    pub(crate) fn record_read(
+        &self,
+        call: RecordedRead,
+        care: RequiredDurability,
+    ) -> Result<RecordReceipt, LedgerError> {
+        let entry = LedgerEntry::Call(call);
+        match (self.write(&entry, WritePurpose::NewWork), entry) {
+            (Ok(seq), _) => Ok(RecordReceipt::Written { seq }),
+            (Err(LedgerError::Unavailable { .. }), LedgerEntry::Call(call))
+                if care == RequiredDurability::Deferrable =>
+            {
+                let header = Arc::clone(&call.decision.call);
+                self.defer_read(*call.decision)?;
+                self.conclude(&header, call.outcome, care)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// Writes the outcome of a call, or defers it until the ledger can write.

@@ -7,11 +7,13 @@ mod call;
 mod event;
 mod housekeeping;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 pub use call::{
     CallHeader, LedgerOutcome, OutcomeFacts, OutcomeStatus, RecordedDecision, RecordedEffect,
-    RecordedOutcome, RecordedRefusal, StageTime,
+    RecordedOutcome, RecordedRead, RecordedRefusal, StageTime,
 };
 pub use event::{
     ApprovalEvent, ApprovalEventEntry, DaemonStart, DaemonStop, ModeChange, NoteEntry, ReloadEntry,
@@ -30,6 +32,8 @@ pub enum LedgerEntry {
     Decision(RecordedDecision),
     /// A call that had an intent ended.
     Outcome(RecordedOutcome),
+    /// A call that reads inside the daemon was permitted and ended.
+    Call(RecordedRead),
     /// A call was refused and did not run.
     Refusal(RecordedRefusal),
     /// The mode changed.
@@ -68,6 +72,7 @@ impl LedgerEntry {
         match self {
             LedgerEntry::Decision(_) => "decision",
             LedgerEntry::Outcome(_) => "outcome",
+            LedgerEntry::Call(_) => "call",
             LedgerEntry::Refusal(_) => "refusal",
             LedgerEntry::Mode(_) => "mode",
             LedgerEntry::Reload(_) => "reload",
@@ -82,6 +87,24 @@ impl LedgerEntry {
             LedgerEntry::Resumed(_) => "resumed",
             LedgerEntry::Retention(_) => "retention",
             LedgerEntry::Other => "other",
+        }
+    }
+
+    /// Returns the decision that the entry records, alone or together with the outcome.
+    pub fn decision(&self) -> Option<&RecordedDecision> {
+        match self {
+            LedgerEntry::Decision(decision) => Some(decision),
+            LedgerEntry::Call(call) => Some(&call.decision),
+            _ => None,
+        }
+    }
+
+    /// Returns the outcome that the entry records, alone or together with the decision.
+    pub fn outcome(&self) -> Option<(&Arc<CallHeader>, &LedgerOutcome)> {
+        match self {
+            LedgerEntry::Outcome(concluded) => Some((&concluded.call, &concluded.outcome)),
+            LedgerEntry::Call(call) => Some((&call.decision.call, &call.outcome)),
+            _ => None,
         }
     }
 }

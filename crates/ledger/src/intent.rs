@@ -1,7 +1,7 @@
 //! Intents: proof that a decision is recorded, and the only access to the value that was decided on.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -10,38 +10,46 @@ use tool::CallId;
 use crate::{
     LedgerError, RecordReceipt,
     deferred::RequiredDurability,
-    entry::{CallHeader, LedgerOutcome, OutcomeStatus},
-    shared::LedgerShared,
+    entry::{CallHeader, LedgerOutcome, OutcomeStatus, RecordedDecision, RecordedRead},
+    shared::{LedgerShared, lock},
 };
 
-/// Value that may be acted on, because the decision is recorded, or deferred if the ledger may allow
-/// read-only calls while unavailable. Only [`Ledger::intend`](crate::Ledger::intend) creates it, and its
-/// value cannot be replaced.
+/// Value that may be acted on, because its decision is recorded, deferred, or recorded with the outcome of a read.
+/// Only [`Ledger::intend`](crate::Ledger::intend) and [`Ledger::intend_read`](crate::Ledger::intend_read) create it,
+/// and its value cannot be replaced.
 ///
 /// ```compile_fail
-/// let forged = ledger::Intent { value: "run me", call: todo!(), receipt: todo!(), care: todo!(), shared: todo!(), concluded: todo!() };
+/// let forged = ledger::Intent { value: "run me", call: todo!(), decision: todo!(), care: todo!(), shared: todo!(), concluded: todo!() };
 /// ```
 ///
 /// The ledger records an intent that is dropped without [`Ledger::conclude`](crate::Ledger::conclude) as
-/// `unknown`.
+/// `unknown`, unless its decision was to be recorded with the outcome.
 pub struct Intent<T> {
     value: T,
     call: Arc<CallHeader>,
-    receipt: RecordReceipt,
+    decision: IntentDecision,
     care: RequiredDurability,
     shared: Arc<LedgerShared>,
     concluded: AtomicBool,
+}
+
+/// Record of the decision behind an intent.
+pub(crate) enum IntentDecision {
+    /// The decision is written or deferred.
+    Recorded(RecordReceipt),
+    /// The decision is written together with the outcome, which takes it.
+    WithOutcome(Mutex<Option<Box<RecordedDecision>>>),
 }
 
 impl<T> Intent<T> {
     pub(crate) fn new(
         value: T,
         call: Arc<CallHeader>,
-        receipt: RecordReceipt,
+        decision: IntentDecision,
         care: RequiredDurability,
         shared: Arc<LedgerShared>,
     ) -> Self {
-        Intent { value, call, receipt, care, shared, concluded: AtomicBool::new(false) }
+        Intent { value, call, decision, care, shared, concluded: AtomicBool::new(false) }
     }
 
     /// Returns the value that was decided on.
@@ -59,12 +67,19 @@ impl<T> Intent<T> {
         &self.call
     }
 
-    /// Returns the receipt of the decision.
-    pub fn receipt(&self) -> RecordReceipt {
-        self.receipt
+    /// Returns the receipt of the decision, or `None` if it is recorded with the outcome.
+    pub fn receipt(&self) -> Option<RecordReceipt> {
+        match self.decision {
+            IntentDecision::Recorded(receipt) => Some(receipt),
+            IntentDecision::WithOutcome(_) => None,
+        }
     }
 
     pub(crate) fn conclude(&self, outcome: LedgerOutcome) -> Result<RecordReceipt, LedgerError> {
+        if let IntentDecision::WithOutcome(decision) = &self.decision {
+            let decision = lock(decision).take().ok_or(LedgerError::AlreadyConcluded(self.call.call_id))?;
+            return self.shared.record_read(RecordedRead { decision, outcome }, self.care);
+        }
         let concluded = self.shared.conclude(&self.call, outcome, self.care);
         // After any other error the ledger has the outcome or will never accept it. After an encoding error
         // it never received one.
@@ -77,7 +92,9 @@ impl<T> Intent<T> {
 
 impl<T> Drop for Intent<T> {
     fn drop(&mut self) {
-        if !self.concluded.load(Ordering::Acquire) {
+        // A read that is recorded with its outcome has no effect, and without an outcome nothing left the daemon.
+        let is_recorded = matches!(self.decision, IntentDecision::Recorded(_));
+        if is_recorded && !self.concluded.load(Ordering::Acquire) {
             self.shared.abandon(
                 &self.call,
                 OutcomeStatus::Unknown,
@@ -90,7 +107,7 @@ impl<T> Drop for Intent<T> {
 impl<T: std::fmt::Debug> std::fmt::Debug for Intent<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Intent")
-            .field("receipt", &self.receipt)
+            .field("receipt", &self.receipt())
             .field("call", &self.call)
             .field("value", &self.value)
             .finish()

@@ -9,7 +9,8 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tool::{EndpointParty, RiskLevel, canonical};
+use tool::caller::EndpointParty;
+use tool::{RiskLevel, canonical};
 
 use crate::{
     Intent, LedgerError, LedgerHealthReport, LedgerOptions, LedgerOutcome, LedgerReader, LedgerRecord,
@@ -20,7 +21,7 @@ use crate::{
     disk::{LedgerDisk, SystemDisk},
     entry::{LedgerEntry, RecordedDecision, RecordedEffect},
     index::fill,
-    intent::PendingDecision,
+    intent::{IntentDecision, PendingDecision},
     open::{self, OpenedLedger},
     shared::{CommitQueue, LedgerShared, lock},
     writer::WritePurpose,
@@ -164,7 +165,29 @@ impl Ledger {
             (Err(error), _) => return Err(error),
         };
         pending.armed = false;
-        Ok(Intent::new(value, call, receipt, care, Arc::clone(&self.shared)))
+        let decision = IntentDecision::Recorded(receipt);
+        Ok(Intent::new(value, call, decision, care, Arc::clone(&self.shared)))
+    }
+
+    /// Like `intend`, for a call that only reads inside the daemon: its decision is recorded together with its
+    /// outcome. The caller must not let the result leave the daemon before [`Ledger::conclude`] has returned `Ok`.
+    ///
+    /// A decision that must be on record before the call runs (a change, a high risk, an idempotency key, an
+    /// approval) is recorded at once all the same, and so is every decision while the ledger is unavailable.
+    pub async fn intend_read<T>(
+        &self,
+        decision: RecordedDecision,
+        value: T,
+    ) -> Result<Intent<T>, LedgerError> {
+        let care = self.required_durability(&decision);
+        let needs_record = care == RequiredDurability::OnDisk || decision.approval_id.is_some();
+        if needs_record || *self.shared.state.borrow() != LedgerState::Ready {
+            return self.intend(decision, value).await;
+        }
+        self.check_read_limit(&decision)?;
+        let call = Arc::clone(&decision.call);
+        let decision = IntentDecision::WithOutcome(Mutex::new(Some(Box::new(decision))));
+        Ok(Intent::new(value, call, decision, care, Arc::clone(&self.shared)))
     }
 
     /// Refuses an agent's read-only call once only the share of the size limit reserved for records of
@@ -227,6 +250,15 @@ impl Ledger {
     /// in one ledger, and without the key the content cannot be guessed by trial.
     pub fn keyed_digest(&self, content: &[u8]) -> String {
         canonical::hex(&self.shared.key.digest(content).0)
+    }
+
+    /// Returns the digest of `keyed_digest` for the ledger in `folder`, which is not opened. Blocking.
+    pub fn keyed_digest_of(
+        folder: &Path,
+        options: &LedgerOptions,
+        content: &[u8],
+    ) -> Result<String, LedgerError> {
+        open::load_key(folder, options).map(|key| canonical::hex(&key.digest(content).0))
     }
 
     /// Returns the current state and counters of the ledger.

@@ -1,6 +1,6 @@
-//! Append-only ledger of Sinew: every decision before it takes effect, every outcome after it, and every
-//! refusal, approval, mode change and start. No call runs before its decision is recorded here, and `verify`
-//! detects any later change.
+//! Append-only ledger of Sinew: every decision before it takes effect, every outcome before the reply, and every
+//! refusal, approval, mode change and start. No effect happens and nothing leaves the daemon before its record,
+//! and `verify` detects any later change.
 //!
 //! The ledger is a folder of plain NDJSON segments with one sealed line per entry; each line contains the
 //! seal of the previous line. It can be read with `grep` and `jq`. The index is derived from the segments,

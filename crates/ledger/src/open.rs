@@ -68,6 +68,11 @@ pub(crate) fn key_path(folder: &Path, options: &LedgerOptions) -> PathBuf {
     options.key_file.clone().unwrap_or_else(|| folder.join("key"))
 }
 
+/// Loads the key of an existing ledger.
+pub(crate) fn load_key(folder: &Path, options: &LedgerOptions) -> Result<LedgerKey, LedgerError> {
+    LedgerKey::load(&key_path(folder, options))
+}
+
 /// Returns the path of the anchor stored next to the segments.
 pub(crate) fn anchor_path(folder: &Path) -> PathBuf {
     folder.join("anchor")
@@ -103,7 +108,7 @@ pub(crate) fn open(
 /// Returns what opening would find, without creating or changing anything. No process may write meanwhile, or
 /// its unfinished line would be reported as torn.
 pub(crate) fn inspect(folder: &Path, options: &LedgerOptions) -> Result<LedgerRecovery, LedgerError> {
-    let key = match LedgerKey::load(&key_path(folder, options)) {
+    let key = match load_key(folder, options) {
         Err(LedgerError::KeyMissing { .. })
             if recover::list_segments(folder, TrailingBytesPolicy::Keep)?.is_empty() =>
         {

@@ -8,7 +8,7 @@ use crate::search_fields::SearchFields;
 /// Conditions that records must meet; an absent condition matches all records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordFilter {
-    /// Kind of entry: `decision`, `outcome`, `refusal`, …
+    /// Kind of entry: `decision`, `outcome`, `refusal`, … A `call` is a decision and an outcome, and matches both.
     pub kind: Option<String>,
     /// Name of the tool.
     pub tool: Option<String>,
@@ -46,16 +46,22 @@ impl RecordFilter {
         (first, last)
     }
 
-    /// Returns the conditions on the columns of the `sort` table, by column name.
+    /// Returns the conditions on the columns of the `sort` table as SQL, each with its only parameter.
     pub(crate) fn sort_conditions(&self) -> Vec<(&'static str, String)> {
+        let kind = if self.includes_calls() { "kind IN (?, 'call')" } else { "kind = ?" };
         let words = [
-            ("kind", self.kind.clone()),
-            ("tool", self.tool.clone()),
-            ("outcome", self.outcome.clone()),
-            ("mode", self.mode.map(|mode| mode.as_str().to_owned())),
-            ("caller", self.caller.clone()),
+            (kind, self.kind.clone()),
+            ("tool = ?", self.tool.clone()),
+            ("outcome = ?", self.outcome.clone()),
+            ("mode = ?", self.mode.map(|mode| mode.as_str().to_owned())),
+            ("caller = ?", self.caller.clone()),
         ];
-        words.into_iter().filter_map(|(name, word)| Some((name, word?))).collect()
+        words.into_iter().filter_map(|(condition, word)| Some((condition, word?))).collect()
+    }
+
+    /// Returns true if a record of a whole call has the requested kind.
+    fn includes_calls(&self) -> bool {
+        matches!(self.kind.as_deref(), Some("decision" | "outcome"))
     }
 
     pub(crate) fn matches(&self, facets: &SearchFields) -> bool {
@@ -68,7 +74,7 @@ impl RecordFilter {
         (first..=last).contains(&facets.seq)
             && self.since.is_none_or(|since| facets.time >= since.as_millisecond())
             && self.until.is_none_or(|until| facets.time < until.as_millisecond())
-            && is(&self.kind, Some(&facets.kind))
+            && (is(&self.kind, Some(&facets.kind)) || (self.includes_calls() && facets.kind == "call"))
             && is(&self.tool, facets.tool.as_deref())
             && is(&self.outcome, facets.outcome.as_deref())
             && is(&mode, facets.mode.as_deref())
@@ -113,6 +119,11 @@ mod tests {
             RecordFilter { kind: some("outcome"), ..none.clone() },
             RecordFilter { kind: some("decision"), ..none.clone() },
         );
+        let whole = facets(&samples::call_entry(&call, OutcomeStatus::Done));
+        for (kind, matches) in [("call", true), ("decision", true), ("outcome", true), ("refusal", false)] {
+            let filter = RecordFilter { kind: some(kind), ..none.clone() };
+            assert_eq!(filter.matches(&whole), matches, "{kind}");
+        }
         check(
             RecordFilter { tool: some("read_file"), ..none.clone() },
             RecordFilter { tool: some("read"), ..none.clone() },

@@ -76,6 +76,7 @@ struct RawCallRecord {
 enum CallRecordKind {
     Decision,
     Outcome,
+    Call,
     Refusal,
 }
 
@@ -87,6 +88,7 @@ impl CallRecordSummary {
         let step = match kind {
             CallRecordKind::Decision => CallTransition::Decided,
             CallRecordKind::Outcome => CallTransition::Ended(outcome?),
+            CallRecordKind::Call => CallTransition::DecidedAndEnded(outcome?),
             CallRecordKind::Refusal => CallTransition::Refused,
         };
         Some(CallRecordSummary {
@@ -119,6 +121,7 @@ mod tests {
         let mut entries: Vec<LedgerEntry> = calls.iter().map(samples::decision_entry).collect();
         entries.extend(calls.iter().zip(ends).map(|(call, end)| samples::outcome_entry(call, end)));
         entries.push(samples::refusal_entry(&calls[4]));
+        entries.extend(ends.map(|end| samples::call_entry(&samples::call("read_file"), end)));
         let (key, mut skimmed, mut read) = (
             LedgerKey::derive(&[1; 32]).unwrap(),
             LedgerStateTracker::default(),

@@ -7,7 +7,7 @@ use tool::{CallId, Caller, CallerEndpoint, Mode, RefusalCode, RiskLevel, TraceCo
 
 use crate::entry::{
     ApprovalEvent, ApprovalEventEntry, CallHeader, LedgerEntry, LedgerOutcome, ModeChange, NoteEntry,
-    OutcomeStatus, RecordedDecision, RecordedEffect, RecordedOutcome, RecordedRefusal,
+    OutcomeStatus, RecordedDecision, RecordedEffect, RecordedOutcome, RecordedRead, RecordedRefusal,
 };
 
 pub(crate) fn call(tool: &str) -> Arc<CallHeader> {
@@ -18,6 +18,7 @@ pub(crate) fn call(tool: &str) -> Arc<CallHeader> {
         connection: 3,
         client: Some("claude".into()),
         session: Some("s-1".into()),
+        account: None,
     };
     Arc::new(CallHeader {
         call_id: CallId::fresh(),
@@ -59,6 +60,10 @@ pub(crate) fn outcome(status: OutcomeStatus) -> LedgerOutcome {
 
 pub(crate) fn outcome_entry(call: &Arc<CallHeader>, status: OutcomeStatus) -> LedgerEntry {
     LedgerEntry::Outcome(RecordedOutcome { call: Arc::clone(call), outcome: outcome(status) })
+}
+
+pub(crate) fn call_entry(call: &Arc<CallHeader>, status: OutcomeStatus) -> LedgerEntry {
+    LedgerEntry::Call(RecordedRead { decision: Box::new(decision_for(call)), outcome: outcome(status) })
 }
 
 pub(crate) fn refusal_entry(call: &Arc<CallHeader>) -> LedgerEntry {

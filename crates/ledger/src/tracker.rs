@@ -31,6 +31,7 @@ type Slots = VecDeque<(i64, u32)>;
 pub(crate) enum CallTransition {
     Decided,
     Ended(OutcomeStatus),
+    DecidedAndEnded(OutcomeStatus),
     Refused,
 }
 
@@ -56,6 +57,10 @@ impl LedgerStateTracker {
             LedgerEntry::Decision(decision) => self.apply_call(&decision.call, CallTransition::Decided, time),
             LedgerEntry::Outcome(concluded) => {
                 self.apply_call(&concluded.call, CallTransition::Ended(concluded.outcome.status), time);
+            }
+            LedgerEntry::Call(call) => {
+                let step = CallTransition::DecidedAndEnded(call.outcome.status);
+                self.apply_call(&call.decision.call, step, time);
             }
             LedgerEntry::Refusal(refused) => self.apply_call(&refused.call, CallTransition::Refused, time),
             LedgerEntry::Mode(change) => self.mode = Some(change.to),
@@ -92,6 +97,8 @@ impl LedgerStateTracker {
                     self.uncount_run(call);
                 }
             }
+            CallTransition::DecidedAndEnded(OutcomeStatus::NotStarted) => {}
+            CallTransition::DecidedAndEnded(_) => self.count_run(call, time),
             CallTransition::Refused => {
                 if self.open.remove(&call.call_id).is_some() {
                     self.uncount_run(call);
@@ -102,7 +109,10 @@ impl LedgerStateTracker {
 
     /// Returns true if an entry of this kind can change the state.
     pub(crate) fn is_tracked_kind(kind: &str) -> bool {
-        matches!(kind, "decision" | "outcome" | "refusal" | "mode" | "approval" | "checkpoint" | "retention")
+        matches!(
+            kind,
+            "decision" | "outcome" | "call" | "refusal" | "mode" | "approval" | "checkpoint" | "retention"
+        )
     }
 
     /// Returns the current mode.

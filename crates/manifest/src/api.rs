@@ -36,10 +36,10 @@ impl PayloadDetection {
         }
     }
 
-    fn matches(&self, answer: &Value) -> bool {
+    fn matches(&self, response: &Value) -> bool {
         match self {
-            PayloadDetection::Exists(path) => value_at_path(answer, path).is_some(),
-            PayloadDetection::Equals(path, text) => match value_at_path(answer, path) {
+            PayloadDetection::Exists(path) => value_at_path(response, path).is_some(),
+            PayloadDetection::Equals(path, text) => match value_at_path(response, path) {
                 Some(Value::String(found)) => found == text,
                 Some(found) => serde_json::from_str(text).is_ok_and(|stated: Value| stated == *found),
                 None => false,
@@ -50,11 +50,11 @@ impl PayloadDetection {
 
 impl ApiComplexity {
     /// Returns the form and payload of a response: the first form that matches and whose payload is present.
-    pub fn payload_of<'a>(&self, answer: &'a Value) -> Option<(&str, &'a Value)> {
+    pub fn payload_of<'a>(&self, response: &'a Value) -> Option<(&str, &'a Value)> {
         self.payload_schemas.iter().find_map(|schema| {
             let detection = PayloadDetection::parse(&schema.detection)?;
             let payload =
-                detection.matches(answer).then(|| value_at_path(answer, &schema.payload_path))??;
+                detection.matches(response).then(|| value_at_path(response, &schema.payload_path))??;
             Some((schema.kind.as_str(), payload))
         })
     }

@@ -45,7 +45,7 @@ impl Manifest {
     /// Creates the checked form of a file, or returns the index of the command that is not a valid tool, and
     /// the error.
     pub(crate) fn new(
-        (document, places): (&Document, ManifestPositions),
+        (document, positions): (&Document, ManifestPositions),
         mut file: ToolFile,
         version: SchemaVersion,
     ) -> Result<Self, (usize, DefinitionError)> {
@@ -56,7 +56,7 @@ impl Manifest {
             definitions.push(spec(&file, command).check().map_err(|error| (index, error))?);
         }
         let document = document.clone();
-        Ok(Manifest { document, positions: places, version, file, commands, definitions })
+        Ok(Manifest { document, positions, version, file, commands, definitions })
     }
 
     /// Returns the path of the file.
@@ -70,31 +70,31 @@ impl Manifest {
     }
 
     /// Creates an error at one of its positions.
-    pub(crate) fn error_at(&self, place: (u64, u64), message: &str) -> DocumentError {
-        self.document.error_at(place.0, place.1, message)
+    pub(crate) fn error_at(&self, position: (u64, u64), message: &str) -> DocumentError {
+        self.document.error_at(position.0, position.1, message)
     }
 
     /// Creates a diagnostic for a command that cannot become a tool.
     pub fn unusable_command(&self, command: &str, why: &str) -> Diagnostic {
-        let place =
+        let error =
             self.error_at(self.positions.id, &format!("the tool `{command}` cannot be loaded: {why}"));
         let field = "tool.commands".to_owned();
         Diagnostic {
             code: DiagnosticCode::InvalidValue,
             field,
-            error: place.with_suggestion("correct its `parameters` or `output_schema`"),
+            error: error.with_suggestion("correct its `parameters` or `output_schema`"),
         }
     }
 
     /// Creates a diagnostic for a function that failed on an example of this manifest.
     pub fn failed_function(&self, id: &str, command: &str, why: &str) -> Diagnostic {
         let known = self.positions.functions.iter().find(|(known, _)| known == id);
-        let place = known.map_or(self.positions.id, |(_, place)| *place);
+        let position = known.map_or(self.positions.id, |(_, position)| *position);
         let message = format!("`{id}` fails on the success example of `{command}`: {why}");
         Diagnostic {
             code: DiagnosticCode::FunctionFailed,
             field: format!("tool.executable_knowledge.{id}"),
-            error: self.error_at(place, &message).with_suggestion("correct the function or the example"),
+            error: self.error_at(position, &message).with_suggestion("correct the function or the example"),
         }
     }
 
@@ -163,9 +163,9 @@ impl Manifest {
 
     /// Returns the `argv` that a command without a clear command line could have.
     pub fn suggested_argv(&self, command: &ManifestCommandSpec) -> String {
-        let words = command.name.split(['_', ' ']).map(|word| format!("{word:?}"));
+        let args = command.name.split(['_', ' ']).map(|word| format!("{word:?}"));
         let parameters = command.parameters.iter().flatten().map(|one| format!("\"{{{}}}\"", one.name));
-        format!("`argv: [{}]`", words.chain(parameters).collect::<Vec<_>>().join(", "))
+        format!("`argv: [{}]`", args.chain(parameters).collect::<Vec<_>>().join(", "))
     }
 
     /// Returns the unchecked definition of a command as a tool.
@@ -260,7 +260,7 @@ fn spec(file: &ToolFile, command: &ManifestCommandSpec) -> ToolSpec {
         }
         (None, Some(schema)) => Some(Value::Object(schema.clone())),
         (None, None) => match command_line(file, command) {
-            CommandLine::Implicit(words) => Some(implicit_schema(file, &words)),
+            CommandLine::Implicit(args) => Some(implicit_schema(file, &args)),
             CommandLine::Declared | CommandLine::Unclear => Some(inferred_schema(
                 success().map(|example| &example.input),
                 &required_fields(file, command),
@@ -309,24 +309,24 @@ fn command_line(file: &ToolFile, command: &ManifestCommandSpec) -> CommandLine {
         return CommandLine::Declared;
     }
     let program = section.executable.rsplit('/').next().unwrap_or(&section.executable);
-    let mut words: Vec<String> = command.name.split_whitespace().map(str::to_owned).collect();
-    if words.first().is_some_and(|word| word == program) {
-        words.remove(0);
+    let mut args: Vec<String> = command.name.split_whitespace().map(str::to_owned).collect();
+    if args.first().is_some_and(|word| word == program) {
+        args.remove(0);
     }
     let has_parameters = command.parameters.as_ref().is_some_and(|list| !list.is_empty());
     let is_subcommand = |word: &String| {
         word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-:".contains(c))
     };
-    match !has_parameters && command.input_schema.is_none() && words.iter().all(is_subcommand) {
-        true => CommandLine::Implicit(words),
+    match !has_parameters && command.input_schema.is_none() && args.iter().all(is_subcommand) {
+        true => CommandLine::Implicit(args),
         false => CommandLine::Unclear,
     }
 }
 
 /// Schema of a command without `argv`: the words after those of its name. Governance judges the whole command.
-fn implicit_schema(file: &ToolFile, words: &[String]) -> Value {
+fn implicit_schema(file: &ToolFile, args: &[String]) -> Value {
     let program = file.cli_specific.as_ref().map(|section| section.executable.as_str());
-    let prefix: Vec<&str> = program.into_iter().chain(words.iter().map(String::as_str)).collect();
+    let prefix: Vec<&str> = program.into_iter().chain(args.iter().map(String::as_str)).collect();
     let description = format!("Words after `{}`, one argument each; no shell is used", prefix.join(" "));
     json!({"type": "object", "additionalProperties": false, "properties": {ARGS_ARGUMENT: {"type": "array",
         "items": {"type": "string"}, "default": [], "format": "command", tool::definition::COMMAND_PREFIX: prefix,

@@ -116,13 +116,13 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     /// Creates the diagnostic of a file that cannot be read.
-    pub(crate) fn unreadable(place: DocumentError) -> Self {
+    pub(crate) fn unreadable(error: DocumentError) -> Self {
         let suggestion =
-            place.suggestion.clone().unwrap_or_else(|| "correct the file at this position".to_owned());
+            error.suggestion.clone().unwrap_or_else(|| "correct the file at this position".to_owned());
         Diagnostic {
             code: DiagnosticCode::InvalidYaml,
             field: String::new(),
-            error: place.with_suggestion(suggestion),
+            error: error.with_suggestion(suggestion),
         }
     }
 

@@ -108,11 +108,11 @@ impl<'d> DiagnosticCollector<'d> {
         if self.diagnostics.len() >= MAX_DIAGNOSTICS {
             return;
         }
-        let mut place = self.document.error_at(at.line, at.column, message).with_suggestion(fix);
+        let mut error = self.document.error_at(at.line, at.column, message).with_suggestion(fix);
         if self.is_hidden_line(at.line) {
-            place.excerpt.clear();
+            error.excerpt.clear();
         }
-        self.diagnostics.push(Diagnostic { code, field: at.field.to_owned(), error: place });
+        self.diagnostics.push(Diagnostic { code, field: at.field.to_owned(), error });
     }
 
     /// Returns true if this line must not be shown. A message about it must not quote any of its words.

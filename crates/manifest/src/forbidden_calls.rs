@@ -17,22 +17,22 @@ const FILES: [&str; 6] =
 /// Returns the first use of something unavailable.
 pub(crate) fn find_forbidden_call(text: &str) -> Option<ForbiddenCall> {
     let code = blank_strings_and_comments(text);
-    let mut place = (0, 0);
+    let mut position = (0, 0);
     let mut before = ' ';
     let mut rest = code.as_str();
     while let Some(first) = rest.chars().next() {
         let length = rest.find(|c: char| !is_word(c)).unwrap_or(rest.len());
         if length == 0 {
-            place = if first == '\n' { (place.0 + 1, 0) } else { (place.0, place.1 + 1) };
+            position = if first == '\n' { (position.0 + 1, 0) } else { (position.0, position.1 + 1) };
             before = if first.is_whitespace() { before } else { first };
             rest = rest.get(first.len_utf8()..).unwrap_or_default();
             continue;
         }
         let (word, after) = rest.split_at(length);
         if let Some(what) = forbidden_kind(word, before, after.trim_start()) {
-            return Some(ForbiddenCall { what, line: place.0, column: place.1 });
+            return Some(ForbiddenCall { what, line: position.0, column: position.1 });
         }
-        place.1 += word.chars().count();
+        position.1 += word.chars().count();
         before = 'w';
         rest = after;
     }

@@ -32,10 +32,10 @@ pub fn load(document: &Document, syntax: &CheckSyntax<'_>) -> (Option<Manifest>,
     let root = match document.tree_with_nulls() {
         Ok(root) => root,
         // Without a tree, the position of a key is unknown, so nothing of a file that mentions one is quoted.
-        Err(place) if document.text().contains('@') || document.text().contains("key") => {
-            return (None, vec![Diagnostic::unreadable(place.without_source(&["key", "name", "header"]))]);
+        Err(error) if document.text().contains('@') || document.text().contains("key") => {
+            return (None, vec![Diagnostic::unreadable(error.without_source(&["key", "name", "header"]))]);
         }
-        Err(place) => return (None, vec![Diagnostic::unreadable(place)]),
+        Err(error) => return (None, vec![Diagnostic::unreadable(error)]),
     };
     let mut findings = DiagnosticCollector::new(document, rules::lines_with_secrets(&root));
     let manifest = check(document, root, syntax, &mut findings);
@@ -95,16 +95,16 @@ fn check(
 }
 
 fn positions(tool: &YamlNode) -> ManifestPositions {
-    let place = |node: &YamlNode| (node.line, node.column);
+    let position = |node: &YamlNode| (node.line, node.column);
     let aggregates = tool.get("meta_specific").and_then(|meta| meta.get("aggregates"));
     let knowledge = tool.get("executable_knowledge").map(YamlNode::entries).unwrap_or_default().iter();
     let functions = knowledge.flat_map(|(_, list)| list.items()).filter_map(|function| {
-        Some((function.get("id")?.text()?.to_owned(), place(function.get("function")?)))
+        Some((function.get("id")?.text()?.to_owned(), position(function.get("function")?)))
     });
     ManifestPositions {
         functions: functions.collect(),
-        id: tool.get("id").map(place).unwrap_or_default(),
-        aggregates: aggregates.map(YamlNode::items).unwrap_or_default().iter().map(place).collect(),
+        id: tool.get("id").map(position).unwrap_or_default(),
+        aggregates: aggregates.map(YamlNode::items).unwrap_or_default().iter().map(position).collect(),
     }
 }
 
@@ -159,7 +159,7 @@ fn keep_only_tool(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> Opt
 fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -> YamlNode {
     let strip = |(key, node): (Located<String>, YamlNode)| {
         let YamlNodeKind::Mapping(entries) = node.kind else { return (key, node) };
-        let mut kept = Vec::new();
+        let mut retained = Vec::new();
         for (name, value) in entries {
             if schema_version::V2_SECTIONS.contains(&name.value.as_str()) {
                 let message = format!("`{}` is ignored in schema 1.0", name.value);
@@ -167,13 +167,13 @@ fn without_v2_sections(root: YamlNode, findings: &mut DiagnosticCollector<'_>) -
                 let fix = "write `schema_version: 2.0`, or remove it";
                 findings.add(DiagnosticCode::IgnoredField, FieldPosition::key(&name, &field), &message, fix);
             } else if name.value != "examples" {
-                kept.push((name, value));
+                retained.push((name, value));
             } else if let YamlNodeKind::Mapping(commands) = value.kind {
                 let commands = commands.into_iter().map(|(command, list)| (command, complete_examples(list)));
-                kept.push((name, YamlNode { kind: YamlNodeKind::Mapping(commands.collect()), ..value }));
+                retained.push((name, YamlNode { kind: YamlNodeKind::Mapping(commands.collect()), ..value }));
             }
         }
-        (key, YamlNode { kind: YamlNodeKind::Mapping(kept), ..node })
+        (key, YamlNode { kind: YamlNodeKind::Mapping(retained), ..node })
     };
     let YamlNodeKind::Mapping(entries) = root.kind else { return root };
     let entries = entries.into_iter().map(strip).collect();

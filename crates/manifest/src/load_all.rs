@@ -31,7 +31,7 @@ pub fn load_all(
 ) -> ManifestLoadResult {
     let one = |path: &PathBuf| match read(path) {
         Ok(document) => load(&document, syntax),
-        Err(place) => (None, vec![Diagnostic::unreadable(place)]),
+        Err(error) => (None, vec![Diagnostic::unreadable(error)]),
     };
     let mut loaded = ManifestLoadResult { file_count: files.len(), ..ManifestLoadResult::default() };
     for (manifest, diagnostics) in parallel_map(files, one) {
@@ -60,14 +60,10 @@ impl ManifestLoadResult {
             };
             let message =
                 format!("the id `{}` is already used by {}", shortened_name(manifest.id()), first.display());
-            let place = manifest
+            let error = manifest
                 .error_at(manifest.positions().id, &message)
                 .with_suggestion("rename one of the two, or give one another major version");
-            twice.push(Diagnostic {
-                code: DiagnosticCode::DuplicateId,
-                field: "tool.id".to_owned(),
-                error: place,
-            });
+            twice.push(Diagnostic { code: DiagnosticCode::DuplicateId, field: "tool.id".to_owned(), error });
             seen.insert(manifest.version_key(), first);
             false
         });
@@ -78,11 +74,11 @@ impl ManifestLoadResult {
     fn report_empty(&mut self) {
         for manifest in self.manifests.iter().filter(|manifest| manifest.tools().next().is_none()) {
             let message = format!("`{}` has no commands, so it adds no tool", shortened_name(manifest.id()));
-            let place = manifest.error_at(manifest.positions().id, &message);
+            let error = manifest.error_at(manifest.positions().id, &message);
             self.diagnostics.push(Diagnostic {
                 code: DiagnosticCode::NoCommands,
                 field: "tool.commands".to_owned(),
-                error: place.with_suggestion("list them: `commands: [NAME]`"),
+                error: error.with_suggestion("list them: `commands: [NAME]`"),
             });
         }
     }
@@ -104,10 +100,12 @@ impl ManifestLoadResult {
                 "it calls `{inner}`, which calls meta tools: meta tools may be nested at most {MAX_META_NESTING} levels deep, without \
                  cycles"
             );
-            let place = manifest.positions().aggregates.first().copied().unwrap_or(manifest.positions().id);
-            let place = manifest.error_at(place, &message).with_suggestion("list the inner tools directly");
+            let position =
+                manifest.positions().aggregates.first().copied().unwrap_or(manifest.positions().id);
+            let error =
+                manifest.error_at(position, &message).with_suggestion("list the inner tools directly");
             let (code, field) = (DiagnosticCode::InvalidValue, "tool.meta_specific.aggregates".to_owned());
-            refused.insert(manifest.id().to_owned(), Diagnostic { code, field, error: place });
+            refused.insert(manifest.id().to_owned(), Diagnostic { code, field, error });
         }
         self.manifests.retain(|manifest| match refused.remove(manifest.id()) {
             Some(diagnostic) => {
@@ -128,7 +126,7 @@ impl ManifestLoadResult {
         self.manifests.retain(|manifest| {
             let aggregates = manifest.meta().map(|meta| meta.aggregates.as_slice()).unwrap_or_default();
             let mut complete = true;
-            for (name, place) in aggregates.iter().zip(&manifest.positions().aggregates) {
+            for (name, position) in aggregates.iter().zip(&manifest.positions().aggregates) {
                 if names.contains(name) || known(name) {
                     continue;
                 }
@@ -137,11 +135,11 @@ impl ManifestLoadResult {
                 let fix = near.map_or("name a tool, `id` or `id.command`".to_owned(), |near| {
                     format!("did you mean `{near}`?")
                 });
-                let place =
-                    manifest.error_at(*place, &format!("`{}` is not a known tool", shortened_name(name)));
+                let error =
+                    manifest.error_at(*position, &format!("`{}` is not a known tool", shortened_name(name)));
                 let (code, field) =
                     (DiagnosticCode::UnresolvedReference, "tool.meta_specific.aggregates".to_owned());
-                missing.push(Diagnostic { code, field, error: place.with_suggestion(fix) });
+                missing.push(Diagnostic { code, field, error: error.with_suggestion(fix) });
             }
             complete
         });

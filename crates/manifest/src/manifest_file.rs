@@ -48,7 +48,7 @@ pub(crate) struct ToolFile {
     pub(crate) knowledge_strategy: KnowledgeStrategy,
     /// Commands; each becomes a tool `id.command`.
     #[serde(default)]
-    pub(crate) commands: Vec<CommandEntry>,
+    pub(crate) commands: Vec<ManifestCommandEntry>,
     /// JavaScript functions. Schema 2.0.
     #[serde(default)]
     pub(crate) executable_knowledge: ExecutableKnowledge,
@@ -131,7 +131,7 @@ impl KnowledgeStrategy {
 /// Command: its name only, or its full declaration.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum CommandEntry {
+pub(crate) enum ManifestCommandEntry {
     /// Name only.
     Name(String),
     /// Full declaration.
@@ -199,10 +199,10 @@ pub enum ArgvPart {
 
 impl ArgvPart {
     /// Returns the words as written.
-    pub fn words(&self) -> &[String] {
+    pub fn arguments(&self) -> &[String] {
         match self {
             ArgvPart::Word(word) => std::slice::from_ref(word),
-            ArgvPart::Optional(words) => words,
+            ArgvPart::Optional(arguments) => arguments,
         }
     }
 }
@@ -218,12 +218,14 @@ pub enum OutputForm {
     Json,
 }
 
-impl CommandEntry {
+impl ManifestCommandEntry {
     /// Converts to a command. An entry with a name only gets defaults for everything else.
     pub(crate) fn into_command(self) -> ManifestCommandSpec {
         match self {
-            CommandEntry::Full(command) => *command,
-            CommandEntry::Name(name) => ManifestCommandSpec { name, ..ManifestCommandSpec::default() },
+            ManifestCommandEntry::Full(command) => *command,
+            ManifestCommandEntry::Name(name) => {
+                ManifestCommandSpec { name, ..ManifestCommandSpec::default() }
+            }
         }
     }
 }
@@ -333,8 +335,8 @@ pub struct CliSection {
 impl CliSection {
     /// Returns the arguments of the install check. Returns none if the check names another program.
     pub fn install_check_args(&self) -> Option<Vec<&str>> {
-        let mut words = self.install_check.as_deref()?.split_whitespace();
-        (words.next() == Some(self.executable.as_str())).then(|| words.collect())
+        let mut arguments = self.install_check.as_deref()?.split_whitespace();
+        (arguments.next() == Some(self.executable.as_str())).then(|| arguments.collect())
     }
 }
 

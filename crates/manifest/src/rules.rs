@@ -62,8 +62,8 @@ pub(crate) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<
 fn check_policy_only_keys(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     let commands = tool.get("commands").map(YamlNode::items).unwrap_or_default();
     let sections = ["mcp_specific", "cli_specific", "local_specific"].iter().filter_map(|key| tool.get(key));
-    for asking in std::iter::once(tool).chain(commands).chain(sections) {
-        for (key, _) in asking.entries().iter().filter(|(key, _)| POLICY_ONLY_KEYS.contains(&key.as_str())) {
+    for section in std::iter::once(tool).chain(commands).chain(sections) {
+        for (key, _) in section.entries().iter().filter(|(key, _)| POLICY_ONLY_KEYS.contains(&key.as_str())) {
             let message = format!("a manifest cannot set `{}`: only policy may grant it", key.value);
             let fix = "remove it; `config/governance/tools.yaml` grants it, by the tool's name";
             findings.add(

@@ -38,8 +38,8 @@ pub(crate) fn check(
     if shape.get("format").is_some_and(|format| format == "semver") {
         return check_version(node, field, findings);
     }
-    if let Some(words) = allowed_values(shape) {
-        return check_enum(node, &words, field, findings);
+    if let Some(enum_values) = allowed_values(shape) {
+        return check_enum(node, &enum_values, field, findings);
     }
     if !admits(shape, node) {
         return mismatch(node, &Value::Object(shape.clone()), field, findings);
@@ -93,8 +93,8 @@ pub(crate) fn resolve<'s>(node: &YamlNode, shape: &'s Value) -> Option<&'s Map<S
 
 /// Returns the allowed values of an enumeration.
 pub(crate) fn allowed_values(shape: &Map<String, Value>) -> Option<Vec<&Value>> {
-    if let Some(words) = shape.get("enum").and_then(Value::as_array) {
-        return Some(words.iter().collect());
+    if let Some(enum_values) = shape.get("enum").and_then(Value::as_array) {
+        return Some(enum_values.iter().collect());
     }
     let choices = shape.get("oneOf").and_then(Value::as_array)?;
     choices.iter().map(|choice| choice.get("const")).collect()
@@ -149,7 +149,7 @@ fn expected_types(shape: &Value) -> Vec<&'static str> {
     };
     match (shape.get("type"), shape.get("anyOf")) {
         (Some(Value::String(word)), _) => named(word).into_iter().collect(),
-        (Some(Value::Array(words)), _) => words.iter().filter_map(Value::as_str).filter_map(named).collect(),
+        (Some(Value::Array(types)), _) => types.iter().filter_map(Value::as_str).filter_map(named).collect(),
         (None, Some(Value::Array(choices))) => choices.iter().flat_map(expected_types).collect(),
         _ => Vec::new(),
     }
@@ -180,17 +180,17 @@ fn check_version(node: &YamlNode, field: &str, findings: &mut DiagnosticCollecto
     findings.add(DiagnosticCode::InvalidSemver, FieldPosition::node(node, field), &message, &fix);
 }
 
-fn check_enum(node: &YamlNode, words: &[&Value], field: &str, findings: &mut DiagnosticCollector<'_>) {
+fn check_enum(node: &YamlNode, enum_values: &[&Value], field: &str, findings: &mut DiagnosticCollector<'_>) {
     let written = node.to_json();
-    if words.contains(&&written) {
+    if enum_values.contains(&&written) {
         return;
     }
     if !matches!(node.kind, YamlNodeKind::Text(_) | YamlNodeKind::Number(..))
-        || (!written.is_string() && words.iter().all(|word| word.is_string()))
+        || (!written.is_string() && enum_values.iter().all(|word| word.is_string()))
     {
         return mismatch(node, &serde_json::json!({"type": "string"}), field, findings);
     }
-    let texts: Vec<&str> = words.iter().filter_map(|word| word.as_str()).collect();
+    let texts: Vec<&str> = enum_values.iter().filter_map(|word| word.as_str()).collect();
     let shown = written.as_str().map_or_else(|| written.to_string(), str::to_owned);
     let shown = tool::text::shorten(&shown, tool::text::MAX_QUOTED_CHARS);
     let fix = match tool::text::nearest_word(&shown, texts.iter().copied()) {

@@ -22,25 +22,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(16);
 
 /// Sends a request over a new connection to a vetted address, and returns the head of the response.
 pub(crate) async fn send(
-    place: &VettedTarget,
+    target: &VettedTarget,
     tls: &ClientConfig,
-    question: &HttpRequest,
+    http_request: &HttpRequest,
 ) -> Result<Response, OutboundError> {
-    let failed = |error| OutboundError::from_client(&place.url, &error);
-    let method = match question.method {
+    let failed = |error| OutboundError::from_client(&target.url, &error);
+    let method = match http_request.method {
         HttpMethod::Get => reqwest::Method::GET,
         HttpMethod::Post => reqwest::Method::POST,
     };
-    let mut request = Request::new(method, place.url.clone());
-    *request.headers_mut() = headers(place, question)?;
-    *request.body_mut() = Some(question.body.clone().into());
-    client(place, tls).map_err(failed)?.execute(request).await.map_err(failed)
+    let mut request = Request::new(method, target.url.clone());
+    *request.headers_mut() = headers(target, http_request)?;
+    *request.body_mut() = Some(http_request.body.clone().into());
+    client(target, tls).map_err(failed)?.execute(request).await.map_err(failed)
 }
 
 /// Returns a client that can connect only to the vetted addresses. Everything that reqwest would do by itself
 /// is disabled, even if another crate enables the feature for it.
-fn client(place: &VettedTarget, tls: &ClientConfig) -> reqwest::Result<Client> {
-    let addresses = place.addresses().iter().copied().take(MOST_ADDRESSES).collect();
+fn client(target: &VettedTarget, tls: &ClientConfig) -> reqwest::Result<Client> {
+    let addresses = target.addresses().iter().copied().take(MOST_ADDRESSES).collect();
     Client::builder()
         .tls_backend_preconfigured(tls.clone())
         .dns_resolver(Pinned(addresses))
@@ -70,15 +70,15 @@ impl Resolve for Pinned {
     }
 }
 
-fn headers(place: &VettedTarget, question: &HttpRequest) -> Result<HeaderMap, OutboundError> {
+fn headers(target: &VettedTarget, http_request: &HttpRequest) -> Result<HeaderMap, OutboundError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
-    for (name, text) in &question.headers {
+    for (name, text) in &http_request.headers {
         let value = HeaderValue::from_str(text).map_err(|_| OutboundError::InvalidHeader(name))?;
         headers.insert(HeaderName::from_static(name), value);
     }
-    if let Some(credential) = &question.credential {
-        let (name, value) = credential.header_for(place)?;
+    if let Some(credential) = &http_request.credential {
+        let (name, value) = credential.header_for(target)?;
         headers.insert(name, value);
     }
     Ok(headers)

@@ -66,15 +66,15 @@ impl Credential {
     /// Returns the header, if the target has the right origin and the connection is encrypted or local.
     pub(crate) fn header_for(
         &self,
-        place: &VettedTarget,
+        target: &VettedTarget,
     ) -> Result<(HeaderName, HeaderValue), OutboundError> {
-        let host = || place.host.clone();
-        if place.url.origin() != self.origin {
+        let host = || target.host.clone();
+        if target.url.origin() != self.origin {
             return Err(OutboundError::KeyOriginMismatch { host: host() });
         }
         // Decided by the connected addresses, not by the host name.
-        let stays_here = || place.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
-        if place.url.scheme() != "https" && !stays_here() {
+        let stays_here = || target.addresses().iter().all(|at| at.ip().to_canonical().is_loopback());
+        if target.url.scheme() != "https" && !stays_here() {
             return Err(OutboundError::KeyUnencrypted { host: host() });
         }
         Ok((self.header.clone(), self.value.clone()))

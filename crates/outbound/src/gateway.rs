@@ -54,18 +54,18 @@ impl HttpGateway {
         let mut led_by: Vec<Url> = Vec::new();
         let mut next = url.to_owned();
         loop {
-            let question = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
-            let asking = self.begin(permit, &question, UrlSource::Caller);
-            let (place, response) = with_deadline(asking, &question, begin_by).await?;
+            let request = HttpRequest { headers: headers.to_vec(), ..HttpRequest::get(next) };
+            let request_future = self.begin(permit, &request, UrlSource::Caller);
+            let (target, response) = with_deadline(request_future, &request, begin_by).await?;
             let reading =
-                async { Ok(HttpResponse::read(&place, response, caps.body_bytes, &mut read_all).await) };
-            let answer = with_deadline(reading, &question, caps.deadline).await?;
-            let host = answer.url.host_str().unwrap_or_default().to_owned();
-            answer.check_available(&host)?;
-            let Some(onward) = answer.redirect_target(&host)? else {
-                return Ok(HttpResponse { led_by, ..answer });
+                async { Ok(HttpResponse::read(&target, response, caps.body_bytes, &mut read_all).await) };
+            let http_response = with_deadline(reading, &request, caps.deadline).await?;
+            let host = http_response.url.host_str().unwrap_or_default().to_owned();
+            http_response.check_available(&host)?;
+            let Some(onward) = http_response.redirect_target(&host)? else {
+                return Ok(HttpResponse { led_by, ..http_response });
             };
-            led_by.push(answer.url);
+            led_by.push(http_response.url);
             if led_by.len() > MAX_REDIRECTS {
                 return Err(OutboundError::TooManyRedirects { host, hops: led_by.len() });
             }
@@ -78,10 +78,10 @@ impl HttpGateway {
     pub async fn send(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         caps: ResponseLimits,
     ) -> Result<HttpResponse, OutboundError> {
-        self.send_once(permit, question, UrlSource::Settings, caps, &mut read_all).await
+        self.send_once(permit, request, UrlSource::Settings, caps, &mut read_all).await
     }
 
     /// Sends a request to a server that a manifest names. `is_enough` is called with each part of the body
@@ -89,11 +89,11 @@ impl HttpGateway {
     pub async fn send_until(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         caps: ResponseLimits,
         is_enough: &mut StopReading<'_>,
     ) -> Result<HttpResponse, OutboundError> {
-        self.send_once(permit, question, UrlSource::Manifest, caps, is_enough).await
+        self.send_once(permit, request, UrlSource::Manifest, caps, is_enough).await
     }
 
     /// Sends a request to a server that a manifest names, and returns the response as a stream. The response
@@ -101,14 +101,14 @@ impl HttpGateway {
     pub async fn open_stream(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         deadline: Instant,
     ) -> Result<ResponseStream, OutboundError> {
         let listening = async {
-            let place = self.vet_target(permit, question, &question.url, UrlSource::Manifest).await?;
-            Ok(ResponseStream::new(&place, send(&place, &self.tls, question).await?))
+            let target = self.vet_target(permit, request, &request.url, UrlSource::Manifest).await?;
+            Ok(ResponseStream::new(&target, send(&target, &self.tls, request).await?))
         };
-        with_deadline(listening, question, deadline).await
+        with_deadline(listening, request, deadline).await
     }
 
     /// Opens a WebSocket with this subprotocol to a server that a manifest names. A `ws` URL is judged and
@@ -117,16 +117,16 @@ impl HttpGateway {
     pub async fn open_websocket(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         protocol: &'static str,
         caps: ResponseLimits,
     ) -> Result<WebSocketConnection, OutboundError> {
         let opening = async {
-            let url = handshake_url(&question.url)?;
-            let place = self.vet_target(permit, question, &url, UrlSource::Manifest).await?;
-            websocket::open(&place, &self.tls, question, (protocol, caps.body_bytes)).await
+            let url = handshake_url(&request.url)?;
+            let target = self.vet_target(permit, request, &url, UrlSource::Manifest).await?;
+            websocket::open(&target, &self.tls, request, (protocol, caps.body_bytes)).await
         };
-        with_deadline(opening, question, caps.deadline).await
+        with_deadline(opening, request, caps.deadline).await
     }
 
     /// Vets the target of a request. If the request has a key for another origin, it fails before any
@@ -134,40 +134,40 @@ impl HttpGateway {
     async fn vet_target(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         url: &str,
         named_by: UrlSource,
     ) -> Result<VettedTarget, OutboundError> {
-        let place = vet(permit, &self.resolver, url, named_by).await?;
-        question.credential.as_ref().map_or(Ok(()), |credential| credential.header_for(&place).map(drop))?;
-        Ok(place)
+        let target = vet(permit, &self.resolver, url, named_by).await?;
+        request.credential.as_ref().map_or(Ok(()), |credential| credential.header_for(&target).map(drop))?;
+        Ok(target)
     }
 
     async fn send_once(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         named_by: UrlSource,
         caps: ResponseLimits,
         is_enough: &mut StopReading<'_>,
     ) -> Result<HttpResponse, OutboundError> {
-        let asking = async {
-            let (place, response) = self.begin(permit, question, named_by).await?;
-            Ok(HttpResponse::read(&place, response, caps.body_bytes, is_enough).await)
+        let request_future = async {
+            let (target, response) = self.begin(permit, request, named_by).await?;
+            Ok(HttpResponse::read(&target, response, caps.body_bytes, is_enough).await)
         };
-        with_deadline(asking, question, caps.deadline).await
+        with_deadline(request_future, request, caps.deadline).await
     }
 
     /// Sends a request and returns the head of its response.
     async fn begin(
         &self,
         permit: &Permit,
-        question: &HttpRequest,
+        request: &HttpRequest,
         named_by: UrlSource,
     ) -> Result<(VettedTarget, reqwest::Response), OutboundError> {
-        let place = self.vet_target(permit, question, &question.url, named_by).await?;
-        let response = send(&place, &self.tls, question).await?;
-        Ok((place, response))
+        let target = self.vet_target(permit, request, &request.url, named_by).await?;
+        let response = send(&target, &self.tls, request).await?;
+        Ok((target, response))
     }
 }
 
@@ -187,14 +187,14 @@ fn host_of(url: &str) -> String {
 }
 
 async fn with_deadline<T>(
-    asking: impl Future<Output = Result<T, OutboundError>>,
-    question: &HttpRequest,
+    request_future: impl Future<Output = Result<T, OutboundError>>,
+    request: &HttpRequest,
     deadline: Instant,
 ) -> Result<T, OutboundError> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    match tokio::time::timeout(left, asking).await {
-        Ok(answered) => answered,
-        Err(_) => Err(OutboundError::TimedOut { host: host_of(&question.url) }),
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    match tokio::time::timeout(remaining, request_future).await {
+        Ok(result) => result,
+        Err(_) => Err(OutboundError::TimedOut { host: host_of(&request.url) }),
     }
 }
 

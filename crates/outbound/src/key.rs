@@ -61,7 +61,7 @@ impl KeySources {
         let named = std::env::var(variable).ok().as_deref().and_then(ApiKey::parse);
         named.ok_or_else(|| {
             let account = &self.account;
-            let place = match cfg!(target_os = "macos") {
+            let keychain_text = match cfg!(target_os = "macos") {
                 true => format!("a keychain item `sinew` with the account `{account}`, "),
                 false => String::new(),
             };
@@ -69,7 +69,7 @@ impl KeySources {
                 "" => "the variable that `key_variable` names".to_owned(),
                 variable => format!("the variable {variable}"),
             };
-            format!("no key: put it in {place}`key_file` (mode 0600) or {variable}")
+            format!("no key: put it in {keychain_text}`key_file` (mode 0600) or {variable}")
         })
     }
 }

@@ -46,7 +46,7 @@ pub struct HttpResponse {
 impl HttpResponse {
     /// Reads the body of a response up to `most` bytes.
     pub(crate) async fn read(
-        place: &VettedTarget,
+        target: &VettedTarget,
         mut response: reqwest::Response,
         most: u64,
         is_enough: &mut StopReading<'_>,
@@ -72,7 +72,7 @@ impl HttpResponse {
         }
         let headers = response.headers();
         HttpResponse {
-            url: place.url.clone(),
+            url: target.url.clone(),
             status: response.status().as_u16(),
             content_type: header(headers, &CONTENT_TYPE),
             codings: content_encodings(headers),
@@ -119,9 +119,9 @@ pub struct ResponseStream {
 }
 
 impl ResponseStream {
-    pub(crate) fn new(place: &VettedTarget, response: reqwest::Response) -> Self {
+    pub(crate) fn new(target: &VettedTarget, response: reqwest::Response) -> Self {
         let (status, content_type) = (response.status().as_u16(), header(response.headers(), &CONTENT_TYPE));
-        ResponseStream { status, content_type, host: place.host.clone(), response }
+        ResponseStream { status, content_type, host: target.host.clone(), response }
     }
 
     /// Returns the next part, or `None` at the end. The caller sets the timeout.
@@ -138,7 +138,7 @@ fn header(headers: &HeaderMap, name: &HeaderName) -> Option<String> {
 
 fn content_encodings(headers: &HeaderMap) -> Vec<String> {
     let named = headers.get_all(CONTENT_ENCODING).into_iter();
-    let words = named.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    let words = words.map(|word| word.trim().to_ascii_lowercase());
-    words.filter(|word| !word.is_empty() && word != "identity").take(MAX_CONTENT_ENCODINGS + 1).collect()
+    let encodings = named.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
+    let encodings = encodings.map(|word| word.trim().to_ascii_lowercase());
+    encodings.filter(|word| !word.is_empty() && word != "identity").take(MAX_CONTENT_ENCODINGS + 1).collect()
 }

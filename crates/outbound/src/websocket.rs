@@ -38,14 +38,14 @@ pub struct WebSocketConnection {
 
 /// Opens a WebSocket with this subprotocol. No message may have more than `most` bytes.
 pub(crate) async fn open(
-    place: &VettedTarget,
+    target: &VettedTarget,
     tls: &ClientConfig,
-    question: &HttpRequest,
+    request: &HttpRequest,
     (protocol, most): (&'static str, u64),
 ) -> Result<WebSocketConnection, OutboundError> {
-    let refused = |why: String| OutboundError::WebSocketRefused { host: place.host.clone(), reason: why };
+    let refused = |why: String| OutboundError::WebSocketRefused { host: target.host.clone(), reason: why };
     let handshake = WebSocketHandshake::new(protocol);
-    let response = send(place, tls, &handshake.apply_to(question.clone())).await?;
+    let response = send(target, tls, &handshake.apply_to(request.clone())).await?;
     handshake.check(&response).map_err(refused)?;
     let upgraded = response.upgrade().await.map_err(|_| refused("it closed the connection".to_owned()))?;
     let longest = usize::try_from(most).unwrap_or(usize::MAX);
@@ -56,7 +56,7 @@ pub(crate) async fn open(
         .max_frame_size(Some(longest));
     let connection = Metered { connection: upgraded, bytes_left: 0 };
     let frames = WebSocketStream::from_raw_socket(connection, Role::Client, Some(settings)).await;
-    let mut socket = WebSocketConnection { host: place.host.clone(), frames, limit: most };
+    let mut socket = WebSocketConnection { host: target.host.clone(), frames, limit: most };
     socket.set_receive_limit(most);
     Ok(socket)
 }

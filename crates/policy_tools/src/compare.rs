@@ -5,18 +5,22 @@
 //! operator reviews it.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use governance::Policy;
 use governance::files::{RunningCalls, SecretAction};
 use governance::rules::{
-    EffectivePolicy, GatewayRules, HostRule, ModeRules, PrivateAddressRule, SafetyRules,
+    EffectivePolicy, GatewayRules, HostRule, ModeRules, PrivateAddressRule, SafetyRules, SecretRule,
 };
 use serde::Serialize;
 use tool::{Mode, RuleRef, ToolDefinition};
 
+use self::per_tool::ComparedLayer;
+
 mod per_tool;
+mod projects;
+
+pub use projects::compare_projects;
 
 /// Direction of a policy change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -53,7 +57,7 @@ pub fn compare_policies<'a>(
     for definition in definitions {
         let (before, after) = (EffectivePolicy::new(old, definition), EffectivePolicy::new(new, definition));
         per_tool::compare_modes(&before, &after, &mut found);
-        per_tool::compare_rules(&before, &after, &mut found);
+        per_tool::compare_rules(&before, &after, ComparedLayer::Home, &mut found);
     }
     for mode in Mode::ALL {
         compare_mode(old, new, mode, &mut found);
@@ -62,31 +66,11 @@ pub fn compare_policies<'a>(
     compare_secrets(old, new, &mut found);
     compare_transitions(old, new, &mut found);
     compare_sessions(old, new, &mut found);
-    compare_projects(old, new, &mut found);
     if found.is_empty() && old.hash() != new.hash() {
         let description = "the files differ, but the differences change nothing".to_owned();
         found.push(PolicyDifference { effect: PolicyEffect::Neutral, description, rule: None });
     }
     found
-}
-
-/// Compares the policies of projects. They only tighten, so a new one tightens; one that was changed may permit
-/// more than before.
-fn compare_projects(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {
-    let find = |policy: &Policy, root: &Path| {
-        policy.project_policies().find(|(known, _)| *known == root).map(|(_, text)| text.to_owned())
-    };
-    let roots = old.project_policies().chain(new.project_policies()).map(|(root, _)| root);
-    for root in roots.collect::<BTreeSet<_>>() {
-        let shown = root.display();
-        let (effect, description) = match (find(old, root), find(new, root)) {
-            (None, _) => (PolicyEffect::Tightens, format!("project {shown}: it has a policy of its own")),
-            (_, None) => (PolicyEffect::Loosens, format!("project {shown}: its policy no longer applies")),
-            (before, after) if before == after => continue,
-            _ => (PolicyEffect::Loosens, format!("project {shown}: its policy changed, and may permit more")),
-        };
-        found.push(PolicyDifference { effect, description, rule: None });
-    }
 }
 
 /// Compares the settings of a mode, except those that `compare_modes` covers for each tool.
@@ -167,13 +151,7 @@ fn compare_allowed_hosts(
     new: &RuleTexts<String>,
     found: &mut Vec<PolicyDifference>,
 ) {
-    let is_covered =
-        |host: &String, list: &RuleTexts<String>| list.keys().any(|wide| host_covers(wide, host));
-    let keep = |list: &RuleTexts<String>, other: &RuleTexts<String>| {
-        let kept = list.iter().filter(|(host, _)| other.contains_key(*host) || !is_covered(host, other));
-        kept.map(|(host, text)| (host.clone(), text.clone())).collect::<RuleTexts<String>>()
-    };
-    compare_lists(what, &keep(old, new), &keep(new, old), LoosenedBy::Addition, found);
+    compare_coverage(what, old, new, LoosenedBy::Addition, &|wide, narrow| host_covers(wide, narrow), found);
 }
 
 /// Returns true if every host that the second pattern allows is allowed by the first.
@@ -183,22 +161,45 @@ fn host_covers(wide: &str, narrow: &str) -> bool {
     wide == "*" || wide == narrow || below.is_some_and(is_below)
 }
 
+/// Compares two lists by what their entries match. An entry that the other list covers changes nothing.
+fn compare_coverage<K: Ord + Clone>(
+    what: &str,
+    old: &RuleTexts<K>,
+    new: &RuleTexts<K>,
+    wide: LoosenedBy,
+    covers: &dyn Fn(&K, &K) -> bool,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let keep = |list: &RuleTexts<K>, other: &RuleTexts<K>| {
+        let is_covered = |key: &K| other.keys().any(|wide| covers(wide, key));
+        let kept = list.iter().filter(|(key, _)| other.contains_key(*key) || !is_covered(key));
+        kept.map(|(key, text)| (key.clone(), text.clone())).collect::<RuleTexts<K>>()
+    };
+    compare_lists(what, &keep(old, new), &keep(new, old), wide, found);
+}
+
 fn host_texts(list: &[HostRule]) -> RuleTexts<String> {
     rule_texts(list.iter().map(|host| (host.pattern.to_string(), host.rule.clone())))
 }
 
 fn compare_secrets(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {
-    let of = |policy: &Policy| {
-        let shown = |action| match action {
-            SecretAction::Block => "block",
-            SecretAction::Redact => "redact",
-            SecretAction::Warn => "warn",
+    let ranked = |secret: &SecretRule| {
+        let rank = match secret.action {
+            SecretAction::Block => 0,
+            SecretAction::Redact => 1,
+            SecretAction::Warn => 2,
         };
-        rule_texts(
-            policy.secrets().map(|s| (format!("{} ({}) `{}`", s.name, shown(s.action), s.pattern), s.rule)),
-        )
+        RankedSetting::new("it", ["is blocked", "is redacted", "is only logged"], rank)
     };
+    let shown = |secret: &SecretRule| format!("{} `{}`", secret.name, secret.pattern);
+    let of = |policy: &Policy| rule_texts(policy.secrets().map(|secret| (shown(&secret), secret.rule)));
     compare_lists("secret", &of(old), &of(new), LoosenedBy::Removal, found);
+    for secret in new.secrets() {
+        let text = shown(&secret);
+        if let Some(before) = old.secrets().find(|before| shown(before) == text) {
+            compare_ranked(&format!("secret {text}: "), &ranked(&before), &ranked(&secret), found);
+        }
+    }
 }
 
 fn compare_transitions(old: &Policy, new: &Policy, found: &mut Vec<PolicyDifference>) {

@@ -1,5 +1,5 @@
 //! Help for people who write policies: compares two policies, lints one, lists what each tool may do without
-//! approval, edits policy files and runs policy tests.
+//! approval, edits policy files, runs policy tests and suggests changes from recorded calls.
 //!
 //! This crate reads the compiled rules of `governance`. It decides on no call and changes no loaded policy: an
 //! edit gives a new one.
@@ -8,6 +8,9 @@ mod amend;
 mod compare;
 mod lint;
 mod reach;
+mod recorded_policy;
+mod seen_paths;
+mod suggest;
 mod trial;
 
 #[cfg(test)]
@@ -22,8 +25,13 @@ use governance::{
     policy_environment, precheck_traced, rule_trace,
 };
 
-pub use amend::{amended, replace_value};
-pub use compare::{PolicyDifference, PolicyEffect, compare_policies};
+pub use amend::{amended, replace_value, wider_edits};
+pub use compare::{PolicyDifference, PolicyEffect, compare_policies, compare_projects};
 pub use lint::{lint, lint_between};
 pub use reach::{ToolReach, reach};
+pub use recorded_policy::{LearnedEntry, LearnedPolicy, RecordedUse, learn_policy};
+pub use suggest::{
+    ObservedCall, OperatorAnswer, ReplayEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind,
+    suggest,
+};
 pub use trial::{PolicyTestResult, PolicyTests, PolicyTestsFile};

@@ -67,6 +67,15 @@ pub struct FileChange {
     pub after: Option<Vec<u8>>,
 }
 
+/// Service that a tool sends requests to, named by the settings and not by the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredService {
+    /// Name in the settings.
+    pub name: String,
+    /// Address.
+    pub url: String,
+}
+
 /// Implementation of a tool.
 pub trait ToolExecutor: Send + Sync + 'static {
     /// Describes what a call would do beyond its arguments and paths. Changes nothing, and may block. A call
@@ -87,13 +96,18 @@ pub trait ToolExecutor: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns the services of which every call needs one. If the policy refuses all of them, the call is refused.
+    fn services(&self) -> Vec<ConfiguredService> {
+        Vec::new()
+    }
+
     /// Releases resources retained for the next call, such as an idle process, because they must not be used
     /// any more. Running calls continue, and their resources are released when they end.
     fn release(&self, _owner: CacheScope<'_>) {}
 
-    /// Runs the tool. The order is shared, because a thread blocked in a system call outlives its deadline
+    /// Runs the tool. The permit is shared, because a thread blocked in a system call outlives its deadline
     /// and needs its handles until it returns.
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture;
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture;
 
     /// Returns true if the tool makes calls on behalf of its caller. Such a tool is stopped at its deadline,
     /// and makes no calls for a caller that has disconnected.
@@ -102,7 +116,7 @@ pub trait ToolExecutor: Send + Sync + 'static {
     }
 
     /// Like `run`, for a tool that reports progress. Most tools do not.
-    fn run_with_progress(&self, order: Arc<RecordedPermit>, _progress: Progress) -> ExecutorFuture {
-        self.run(order)
+    fn run_with_progress(&self, recorded_permit: Arc<RecordedPermit>, _progress: Progress) -> ExecutorFuture {
+        self.run(recorded_permit)
     }
 }

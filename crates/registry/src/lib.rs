@@ -8,6 +8,7 @@ mod executor;
 mod registry;
 
 pub use executor::{
-    CacheScope, CallPreview, ExecutionSite, ExecutorFuture, FileChange, RecordedPermit, ToolExecutor,
+    CacheScope, CallPreview, ConfiguredService, ExecutionSite, ExecutorFuture, FileChange, RecordedPermit,
+    ToolExecutor,
 };
 pub use registry::{RegistryError, Tool, ToolRegistry};

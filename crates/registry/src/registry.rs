@@ -62,7 +62,7 @@ impl Tool {
 }
 
 /// All tools of one configuration snapshot.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ToolRegistry {
     /// Highest major version of each tool.
     tools: BTreeMap<ToolName, Arc<Tool>>,

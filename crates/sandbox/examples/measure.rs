@@ -46,22 +46,22 @@ struct MeasureOptions {
 
 impl MeasureOptions {
     fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut wish = MeasureOptions { rounds: ROUNDS, raw: false, extra: Vec::new() };
+        let mut options = MeasureOptions { rounds: ROUNDS, raw: false, extra: Vec::new() };
         while let Some(word) = words.next() {
             match (word.as_str(), word.split_once('=')) {
-                ("--raw", _) => wish.raw = true,
+                ("--raw", _) => options.raw = true,
                 ("--rounds", _) => {
                     let number = words.next().and_then(|number| number.parse().ok());
-                    wish.rounds = number.ok_or("`--rounds` needs a number")?;
+                    options.rounds = number.ok_or("`--rounds` needs a number")?;
                 }
                 (_, Some((name, command))) => {
                     let command = command.split(' ').map(str::to_owned).collect();
-                    wish.extra.push((name.to_owned(), command));
+                    options.extra.push((name.to_owned(), command));
                 }
                 (other, None) => return Err(format!("`{other}` is not NAME=COMMAND")),
             }
         }
-        Ok(wish)
+        Ok(options)
     }
 }
 
@@ -73,9 +73,9 @@ fn main() -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     // In a task, as the daemon's calls are: code outside of a task is woken through another thread first.
-    let wish = MeasureOptions::parse(std::env::args().skip(1));
+    let options = MeasureOptions::parse(std::env::args().skip(1));
     let measured = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
-        let task = runtime.spawn(measure(wish?));
+        let task = runtime.spawn(measure(options?));
         runtime.block_on(task).map_err(|error| error.to_string())?
     });
     match measured {
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-async fn measure(wish: MeasureOptions) -> Result<(), String> {
+async fn measure(options: MeasureOptions) -> Result<(), String> {
     let sandboxes = [SandboxTier::Full, SandboxTier::Reduced].map(Sandbox::at_most);
     for sandbox in &sandboxes {
         let sandbox = sandbox.clone();
@@ -95,13 +95,13 @@ async fn measure(wish: MeasureOptions) -> Result<(), String> {
         tried.await.map_err(|error| error.to_string())?;
     }
     let mut times = STARTS.map(|_| Vec::new());
-    let mut beside = vec![Vec::new(); wish.extra.len()];
-    for round in 0..wish.rounds + WARM_UP {
+    let mut beside = vec![Vec::new(); options.extra.len()];
+    for round in 0..options.rounds + WARM_UP {
         if round == WARM_UP {
             times = STARTS.map(|_| Vec::new());
         }
         for ((_, command), times) in
-            wish.extra.iter().zip(&mut beside).filter(|_| round % EXTRA_INTERVAL == 0)
+            options.extra.iter().zip(&mut beside).filter(|_| round % EXTRA_INTERVAL == 0)
         {
             let Some((program, words)) = command.split_first() else { continue };
             tokio::time::sleep(PAUSE).await;
@@ -119,9 +119,9 @@ async fn measure(wish: MeasureOptions) -> Result<(), String> {
             times.extend(took);
         }
     }
-    if wish.raw {
+    if options.raw {
         let ours = STARTS.iter().map(|(name, _)| *name).zip(&times);
-        for (name, times) in ours.chain(wish.extra.iter().map(|(name, _)| name.as_str()).zip(&beside)) {
+        for (name, times) in ours.chain(options.extra.iter().map(|(name, _)| name.as_str()).zip(&beside)) {
             let times: Vec<String> = times.iter().map(|time| time.as_micros().to_string()).collect();
             println!("{name}\t{}", times.join(" "));
         }

@@ -89,9 +89,9 @@ fn finding(attempt: ProbeAttempt, text: &Result<String, String>) -> SandboxFindi
 
 /// Runs the probe; returns its output, or why it failed.
 fn run_probe(tier: SandboxTier, targets: &ProbeTargets) -> Result<String, String> {
-    let words = targets.arguments().into_iter().map(Into::into).collect();
+    let arguments = targets.arguments().into_iter().map(Into::into).collect();
     let program = program::current_program().map_err(|error| error.to_string())?;
-    let confined = ConfinedCommand::without_grants(program, words, MEMORY, PROCESSES, PROBE_TIMEOUT);
+    let confined = ConfinedCommand::without_grants(program, arguments, MEMORY, PROCESSES, PROBE_TIMEOUT);
     let ran = block_on_thread(async move {
         let mut launcher = Launcher::start(tier).await?;
         launch::run(&confined, tier, &mut launcher, &mut OutputSinks::default()).await
@@ -158,8 +158,8 @@ async fn try_tier(tier: SandboxTier) -> Result<RunEnd, SandboxError> {
 }
 
 /// Creates a command without grants.
-pub(crate) fn ungranted_command(words: &[&str]) -> Result<ConfinedCommand, SandboxError> {
-    let program = program::find_system_program(words.first().copied().unwrap_or_default().as_ref())?;
-    let words = words.iter().map(Into::into).collect();
-    Ok(ConfinedCommand::without_grants(program, words, MEMORY, PROCESSES, PROBE_TIMEOUT))
+pub(crate) fn ungranted_command(argv: &[&str]) -> Result<ConfinedCommand, SandboxError> {
+    let program = program::find_system_program(argv.first().copied().unwrap_or_default().as_ref())?;
+    let argv = argv.iter().map(Into::into).collect();
+    Ok(ConfinedCommand::without_grants(program, argv, MEMORY, PROCESSES, PROBE_TIMEOUT))
 }

@@ -48,7 +48,7 @@ impl WorkspaceBaseline {
     /// is left, so everything that is new now was left by it. Blocks on the disk.
     pub(crate) fn quarantine_new_names(
         &self,
-        company: ConcurrentRuns,
+        concurrent_runs: ConcurrentRuns,
         latest: Option<SystemTime>,
         bounds: &ScanBounds,
     ) -> Result<Vec<Quarantined>, SandboxError> {
@@ -56,9 +56,9 @@ impl WorkspaceBaseline {
         for folder in &self.writable {
             // Hidden folders were not scanned before the run, so their contents are not new.
             let shows = |path: &Path| !self.hidden.contains(path);
-            let unseen =
+            let scan_error =
                 scan::scan_each(folder, bounds, UnlistableFolders::MakeAccessible, &shows, &mut |found| {
-                    let new = self.new_names(&found, company);
+                    let new = self.new_names(&found, concurrent_runs);
                     let in_time =
                         new.iter().filter(|path| latest.is_none_or(|latest| predates(path, latest)));
                     in_time
@@ -66,27 +66,27 @@ impl WorkspaceBaseline {
                         .for_each(|one| quarantined.add(one, bounds));
                     Ok(())
                 });
-            problem = problem.or(unseen);
+            problem = problem.or(scan_error);
         }
-        let problem = problem.map(|unseen| SandboxError::CleanupIncomplete(Box::new(unseen)));
+        let problem = problem.map(|scan_error| SandboxError::CleanupIncomplete(Box::new(scan_error)));
         let Some(problem) = problem.or(quarantined.too_many()) else { return Ok(quarantined.listed) };
         quarantined.listed.iter().for_each(log_quarantined);
         Err(problem)
     }
 
     /// Returns the paths of a writable folder that are there now and were not before.
-    fn new_names(&self, found: &Inventory, company: ConcurrentRuns) -> Vec<PathBuf> {
+    fn new_names(&self, found: &Inventory, concurrent_runs: ConcurrentRuns) -> Vec<PathBuf> {
         let is_known = |folder: &Path| self.repositories.contains(folder);
         let of_new_repository =
             |path: &Path, now: &ProtectedFile| now.is_in_repository && !path.parent().is_some_and(is_known);
-        let names = found.protected.iter().filter(|(path, now)| !self.is_known(path, now, company));
+        let names = found.protected.iter().filter(|(path, now)| !self.is_known(path, now, concurrent_runs));
         let names = names.filter(|(path, now)| !of_new_repository(path, now)).map(|(path, _)| path.clone());
         // Without `HEAD` git does not take the folder for a repository; the other files may have existed
         // before.
         let repositories = found.repositories.iter().filter(|folder| !is_known(folder));
         let signs = repositories.map(|folder| folder.join(REPOSITORY_HEAD));
         // Folders that were too deep before the run were hidden, and this scan does not reach them.
-        let deep = found.too_deep.iter().map(|held| held.path.clone());
+        let deep = found.too_deep.iter().map(|expected| expected.path.clone());
         names.chain(signs).chain(deep).collect()
     }
 
@@ -94,9 +94,14 @@ impl WorkspaceBaseline {
     /// its path.
     fn quarantine_path(&self, path: &Path) -> Option<Quarantined> {
         let below = (Bound::Excluded(path), Bound::Unbounded);
-        let kept = self.protected.range::<Path, _>(below).next().map(|(path, _)| path);
-        let mut next =
-            self.hidden.range::<Path, _>(below).next().into_iter().chain(kept).chain(&self.writable);
+        let next_protected = self.protected.range::<Path, _>(below).next().map(|(path, _)| path);
+        let mut next = self
+            .hidden
+            .range::<Path, _>(below)
+            .next()
+            .into_iter()
+            .chain(next_protected)
+            .chain(&self.writable);
         match next.any(|other| other.starts_with(path)) {
             true => Some(Quarantined { path: path.to_owned(), moved_to: None }),
             false => quarantine(path),
@@ -107,13 +112,13 @@ impl WorkspaceBaseline {
     /// active, another file in the same folder is accepted too: a mount protected the path, so only a process
     /// outside can have replaced it. With concurrent runs, one that did not protect the path can free it and
     /// one that did can fill it.
-    fn is_known(&self, path: &Path, now: &ProtectedFile, company: ConcurrentRuns) -> bool {
+    fn is_known(&self, path: &Path, now: &ProtectedFile, concurrent_runs: ConcurrentRuns) -> bool {
         self.protected.get(path).is_some_and(|before| {
             let is_same = before.file == now.file
                 && before.created == now.created
                 && before.is_symlink == now.is_symlink;
-            let is_held = !before.is_symlink && !now.is_symlink && before.parent == now.parent;
-            is_same || (is_held && company == ConcurrentRuns::None)
+            let was_mounted_over = !before.is_symlink && !now.is_symlink && before.parent == now.parent;
+            is_same || (was_mounted_over && concurrent_runs == ConcurrentRuns::None)
         })
     }
 }
@@ -176,10 +181,10 @@ impl RunHandle {
         confined: ConfinedCommand,
         launcher: Launcher,
         noted: Option<JournalEntry>,
-        place: Option<ActiveRun>,
-        left: Leftovers,
+        active_run: Option<ActiveRun>,
+        leftovers: Leftovers,
     ) -> RunHandle {
-        let remains = RunCleanup { journal_entry: noted, active_run: place, leftovers: left };
+        let remains = RunCleanup { journal_entry: noted, active_run, leftovers };
         RunHandle { run: Some(StartedRun { confined, launcher, cleanup: remains }) }
     }
 
@@ -230,45 +235,45 @@ impl RunCleanup {
         if before.writable.is_empty() {
             return Ok(Vec::new());
         }
-        let looked = tokio::task::spawn_blocking(move || {
-            let company = if self.active_run.as_ref().is_some_and(ActiveRun::ran_alone) {
+        let scanned = tokio::task::spawn_blocking(move || {
+            let concurrent_runs = if self.active_run.as_ref().is_some_and(ActiveRun::ran_alone) {
                 ConcurrentRuns::None
             } else {
                 ConcurrentRuns::Possible
             };
-            let aside = require_all_quarantined(
-                before.quarantine_new_names(company, None, &ScanBounds::after_run())?,
+            let quarantined = require_all_quarantined(
+                before.quarantine_new_names(concurrent_runs, None, &ScanBounds::after_run())?,
                 &self.leftovers,
             )?;
             if let Some(noted) = self.journal_entry {
                 noted.remove();
             }
-            Ok(aside)
+            Ok(quarantined)
         });
-        looked.await.unwrap_or(Err(SandboxError::LauncherLost))
+        scanned.await.unwrap_or(Err(SandboxError::LauncherLost))
     }
 }
 
 /// Logs the quarantined files; fails if some could not be quarantined, and remembers those.
 pub(crate) fn require_all_quarantined(
-    aside: Vec<Quarantined>,
-    left: &Leftovers,
+    quarantined: Vec<Quarantined>,
+    leftovers: &Leftovers,
 ) -> Result<Vec<Quarantined>, SandboxError> {
-    aside.iter().for_each(log_quarantined);
+    quarantined.iter().for_each(log_quarantined);
     let still: Vec<PathBuf> =
-        aside.iter().filter(|one| one.moved_to.is_none()).map(|one| one.path.clone()).collect();
+        quarantined.iter().filter(|one| one.moved_to.is_none()).map(|one| one.path.clone()).collect();
     if still.is_empty() {
-        return Ok(aside);
+        return Ok(quarantined);
     }
-    left.add(still.iter().cloned());
+    leftovers.add(still.iter().cloned());
     Err(SandboxError::QuarantineFailed(still))
 }
 
 /// Logs a quarantined file, because not every result can report it.
-fn log_quarantined(aside: &Quarantined) {
-    match &aside.moved_to {
-        Some(moved_to) => tracing::warn!(path = ?aside.path, ?moved_to, "quarantined a leftover file"),
-        None => tracing::warn!(path = ?aside.path, "could not quarantine a leftover file"),
+fn log_quarantined(quarantined: &Quarantined) {
+    match &quarantined.moved_to {
+        Some(moved_to) => tracing::warn!(path = ?quarantined.path, ?moved_to, "quarantined a leftover file"),
+        None => tracing::warn!(path = ?quarantined.path, "could not quarantine a leftover file"),
     }
 }
 

@@ -87,14 +87,14 @@ struct StdinFeeder<'a> {
 
 impl<'a> StdinFeeder<'a> {
     fn new(input: Option<&'a [u8]>) -> io::Result<(Self, OwnedFd)> {
-        let Some(left) = input else {
+        let Some(input_bytes) = input else {
             return Ok((
                 StdinFeeder { pipe: None, remaining: &[] },
                 OwnedFd::from(std::fs::File::open("/dev/null")?),
             ));
         };
         let (pipe, theirs) = self::stdin_pipe()?;
-        Ok((StdinFeeder { pipe: Some(pipe), remaining: left }, theirs))
+        Ok((StdinFeeder { pipe: Some(pipe), remaining: input_bytes }, theirs))
     }
 
     fn is_open(&self) -> bool {

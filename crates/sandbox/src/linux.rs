@@ -62,11 +62,11 @@ pub(crate) fn has_cgroups(daemon: i32) -> bool {
 /// Returns the command-line argument that tells a launcher where to create its control group; empty if there
 /// is none. Removes the groups of launchers that were killed.
 pub(crate) fn cgroup_argument() -> OsString {
-    let reported = DelegatedCgroup::of_this_process().map(|groups| {
+    let argument = DelegatedCgroup::of_this_process().map(|groups| {
         groups.sweep();
         groups.launcher_argument()
     });
-    reported.unwrap_or_default()
+    argument.unwrap_or_default()
 }
 
 /// Prepares everything that does not depend on the command, waits for a run request, and reports how the run
@@ -113,7 +113,7 @@ fn prepare(tier: SandboxTier, group: &OsStr) -> Result<PreparedLauncher, SetupFa
         }
     };
     match (prepared, group) {
-        (Ok(fence), group) => Ok(PreparedLauncher { group, signal_scope: fence }),
+        (Ok(signal_scope), group) => Ok(PreparedLauncher { group, signal_scope }),
         (Err(problem), group) => {
             if let Some(group) = group {
                 group.remove();
@@ -129,46 +129,24 @@ fn fork_and_watch(
     control: ControlChannel,
     mut setup: SetupChannel,
 ) -> io::Result<()> {
-    let PreparedLauncher { group, signal_scope: fence } = prepared;
-    let (traffic, before) = (IoCounters::open()?, MonitorBaseline::capture()?);
-    if tier == SandboxTier::Full {
-        let (outcome, outcome_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let PreparedLauncher { group, signal_scope } = prepared;
+    let (io_counters, baseline) = (IoCounters::open()?, MonitorBaseline::capture()?);
+    let (child, init_pipe) = if tier == SandboxTier::Full {
+        let (init_pipe, init_pipe_end) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         let ForkSide::Parent(child) = raw_syscalls::fork()? else {
-            drop((control, traffic, before, outcome));
-            init::run(setup, group, outcome_end)
+            drop((control, io_counters, baseline, init_pipe));
+            init::run(setup, group, init_pipe_end)
         };
-        drop((setup, outcome_end));
-        let outcome = Some(outcome);
-        watcher::watch_until_end(
-            WatchedRun {
-                tier,
-                child,
-                group,
-                signal_scope: fence,
-                init_pipe: outcome,
-                io_counters: traffic,
-                baseline: before,
-            },
-            control,
-        )
+        (child, Some(init_pipe))
     } else {
         let ForkSide::Parent(child) = raw_syscalls::fork()? else {
-            drop((control, traffic, before));
+            drop((control, io_counters, baseline));
             program::run(tier, mounts::TerminalAccess::None, group.as_ref(), setup)
         };
         setup.send(&LauncherStatus::ready())?;
-        drop(setup);
-        watcher::watch_until_end(
-            WatchedRun {
-                tier,
-                child,
-                group,
-                signal_scope: fence,
-                init_pipe: None,
-                io_counters: traffic,
-                baseline: before,
-            },
-            control,
-        )
-    }
+        (child, None)
+    };
+    drop(setup);
+    let run = WatchedRun { tier, child, group, signal_scope, init_pipe, io_counters, baseline };
+    watcher::watch_until_end(run, control)
 }

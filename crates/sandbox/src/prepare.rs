@@ -89,32 +89,32 @@ impl ConfinedCommand {
             readable.append(&mut writable);
         }
         let is_granted = |root: &PathBuf| readable.iter().any(|granted| root.starts_with(granted));
-        let shelved: Vec<PathBuf> =
+        let extra_program_dirs: Vec<PathBuf> =
             program_dirs.roots().iter().filter(|root| !is_granted(root)).cloned().collect();
-        readable.extend(shelved);
+        readable.extend(extra_program_dirs);
         let folder = working_folder(command, permit)?;
-        let asked = permit.confinement();
-        let words = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
+        let confinement = permit.confinement();
+        let argv = [command.program.clone()].into_iter().chain(command.arguments.iter().cloned()).collect();
         let mut spec = RunSpec {
-            network: asked.network,
-            arguments: words,
+            network: confinement.network,
+            arguments: argv,
             folder,
             writable: writable.clone(),
             readable: readable.clone(),
             limits: RunLimits {
                 time: Duration::ZERO,
                 grace: GRACE,
-                memory_bytes: u64::from(asked.effective_memory_mb()) * MEBIBYTE,
-                processes: u64::from(asked.effective_max_processes()),
-                cpu_seconds: u64::from(asked.cpu_seconds.unwrap_or(0)),
+                memory_bytes: u64::from(confinement.effective_memory_mb()) * MEBIBYTE,
+                processes: u64::from(confinement.effective_max_processes()),
+                cpu_seconds: u64::from(confinement.cpu_seconds.unwrap_or(0)),
                 file_bytes: permit.max_file_bytes().unwrap_or(DEFAULT_FILE_BYTES),
-                open_files: open_files(asked.network),
+                open_files: open_files(confinement.network),
             },
             ..program.spec()
         };
         let grants = Grants { writable, readable, visibility: permit.visibility_filter() };
         let before = grants.scan(&mut spec, &WorkDeadline::cancelled_or_at(awaited, command.deadline))?;
-        let least = match asked.min_isolation {
+        let least = match confinement.min_isolation {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
@@ -157,13 +157,13 @@ impl ConfinedCommand {
     /// Creates a command that may read the system and nothing else, without network.
     pub(crate) fn without_grants(
         program: PinnedProgram,
-        words: Vec<OsString>,
+        argv: Vec<OsString>,
         memory_bytes: u64,
         processes: u64,
         time: Duration,
     ) -> ConfinedCommand {
         let limits = RunLimits { memory_bytes, processes, open_files: 64, ..RunLimits::default() };
-        let spec = RunSpec { arguments: words, folder: "/".into(), limits, ..program.spec() };
+        let spec = RunSpec { arguments: argv, folder: "/".into(), limits, ..program.spec() };
         ConfinedCommand {
             spec,
             executable: program.executable,
@@ -194,13 +194,12 @@ impl ConfinedCommand {
         if tier == SandboxTier::Full {
             return Ok(());
         }
-        let held =
-            self.spec.writable.iter().flat_map(|folder| {
-                self.spec.protected.iter().filter(move |held| held.path.starts_with(folder))
-            });
+        let protected = self.spec.writable.iter().flat_map(|folder| {
+            self.spec.protected.iter().filter(move |expected| expected.path.starts_with(folder))
+        });
         let mut hidden = self.spec.hidden.iter().filter(|hidden| is_open_to_user(&hidden.path));
-        match hidden.next().or_else(|| held.into_iter().next()) {
-            Some(held) => Err(SandboxError::NeedsFullTier(held.path.clone())),
+        match hidden.next().or_else(|| protected.into_iter().next()) {
+            Some(expected) => Err(SandboxError::NeedsFullTier(expected.path.clone())),
             None => Ok(()),
         }
     }
@@ -220,19 +219,19 @@ impl ConfinedCommand {
     /// equal digests, independent of the program, its time limit and the inodes at the paths.
     pub(crate) fn sandbox_digest(&self, tier: SandboxTier) -> String {
         let limits = RunLimits { time: Duration::ZERO, ..self.spec.limits };
-        let (words, variables) = (vec!["".into()], Vec::new());
+        let (argv, variables) = (vec!["".into()], Vec::new());
         let program = PathBuf::new();
         let mut spec = RunSpec {
             tier,
             limits,
-            arguments: words,
+            arguments: argv,
             variables,
             program,
             device: 0,
             inode: 0,
             ..self.spec.clone()
         };
-        spec.hidden.iter_mut().chain(&mut spec.protected).for_each(|held| held.file = (0, 0));
+        spec.hidden.iter_mut().chain(&mut spec.protected).for_each(|expected| expected.file = (0, 0));
         canonical::hex(&Sha256::digest(spec.to_frame()))
     }
 

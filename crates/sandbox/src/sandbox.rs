@@ -215,10 +215,10 @@ impl Sandbox {
     ) -> Result<RunHandle, SandboxError> {
         self.leftovers.retry_or_refuse(&confined.baseline.writable)?;
         // Read-only runs do not count as concurrent writers.
-        let place = (!confined.baseline.writable.is_empty()).then(|| self.active_runs.register());
+        let active_run = (!confined.baseline.writable.is_empty()).then(|| self.active_runs.register());
         let launcher = pool.take().await?;
         let journal_entry = self.record_run(&confined, &launcher).map_err(SandboxError::JournalFailed)?;
-        Ok(RunHandle::new(confined, launcher, journal_entry, place, self.leftovers.clone()))
+        Ok(RunHandle::new(confined, launcher, journal_entry, active_run, self.leftovers.clone()))
     }
 
     /// Ends every run and waits until the cleanup of each is finished, cancelled runs included.

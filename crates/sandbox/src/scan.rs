@@ -71,21 +71,21 @@ pub(crate) fn scan_each(
     shows: &dyn Fn(&Path) -> bool,
     on_found: &mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 ) -> Option<SandboxError> {
-    let (way, found) = (DirectoryWalk::starting_at(folder.to_owned()), Inventory::default());
-    let mut look = DirectoryScan {
+    let (walk, found) = (DirectoryWalk::starting_at(folder.to_owned()), Inventory::default());
+    let mut scan = DirectoryScan {
         root: folder,
         entries_seen: 0,
         bounds,
         unlistable,
-        walk: way,
+        walk,
         found,
         is_visible: shows,
         on_found,
     };
     let mut problem = None;
-    while let Some(next) = look.walk.next() {
-        let looked = look.scan_folder(next);
-        match look.flush_found().and(looked) {
+    while let Some(next) = scan.walk.next() {
+        let scanned = scan.scan_folder(next);
+        match scan.flush_found().and(scanned) {
             Ok(()) => {}
             Err(error @ SandboxError::ScanFailed { .. }) => {
                 problem.get_or_insert(error);
@@ -117,7 +117,7 @@ struct ListedFolder {
 impl DirectoryScan<'_> {
     fn scan_folder(&mut self, next: PendingFolder) -> Result<(), SandboxError> {
         self.bounds.check_deadline(self.root)?;
-        let PendingFolder { folder, is_protected: is_held } = next;
+        let PendingFolder { folder, is_protected } = next;
         let Some((mut listed, open)) = self.open_folder(&folder).or_else(|error| self.unless_gone(error))?
         else {
             return Ok(());
@@ -132,10 +132,10 @@ impl DirectoryScan<'_> {
             }
             self.count_entry()?;
             git.add(name);
-            let sorted = self.classify((&listed, is_held), &entry, folder.join(name));
+            let sorted = self.classify((&listed, is_protected), &entry, folder.join(name));
             sorted.or_else(|error| self.unless_gone(error).map(|_: Option<()>| ()))?;
         }
-        if git.is_complete() && !has_git_name(&folder) && !is_held {
+        if git.is_complete() && !has_git_name(&folder) && !is_protected {
             self.add_repository(&listed, &folder).map_err(|error| self.scan_error(error))?;
         }
         Ok(())
@@ -208,7 +208,7 @@ impl DirectoryScan<'_> {
 
     fn classify(
         &mut self,
-        (folder, is_held): (&ListedFolder, bool),
+        (folder, is_protected): (&ListedFolder, bool),
         entry: &DirEntry,
         path: PathBuf,
     ) -> io::Result<()> {
@@ -217,18 +217,19 @@ impl DirectoryScan<'_> {
             FileType::Unknown => facts()?.kind,
             known => known,
         };
-        let stands = if kind == FileType::Directory { PathEntryKind::Folder } else { PathEntryKind::Other };
+        let entry_kind =
+            if kind == FileType::Directory { PathEntryKind::Folder } else { PathEntryKind::Other };
         if kind != FileType::Symlink && !(self.is_visible)(&path) {
             self.found.hidden.push(ExpectedFile { path, file: facts()?.file });
             return Ok(());
         }
-        let runs_by_itself = !is_held && is_run_automatically(&path, stands);
+        let runs_by_itself = !is_protected && is_run_automatically(&path, entry_kind);
         if runs_by_itself {
             self.found.protected.insert(path, protected_file(&facts()?, folder.file_id, false));
         }
-        let is_held = is_held || runs_by_itself;
-        if stands == PathEntryKind::Folder && (!is_held || self.scans_protected()) {
-            self.walk.queue(OsStr::from_bytes(entry.file_name().to_bytes()), is_held);
+        let is_protected = is_protected || runs_by_itself;
+        if entry_kind == PathEntryKind::Folder && (!is_protected || self.scans_protected()) {
+            self.walk.queue(OsStr::from_bytes(entry.file_name().to_bytes()), is_protected);
         }
         Ok(())
     }
@@ -263,8 +264,8 @@ impl DirectoryScan<'_> {
                     .or_insert_with(|| protected_file(&facts, listed.file_id, true));
             }
         }
-        let looks_into_held = self.scans_protected();
-        self.walk.mark_protected(is_acted_on_by_git, looks_into_held);
+        let scans_protected = self.scans_protected();
+        self.walk.mark_protected(is_acted_on_by_git, scans_protected);
         self.found.repositories.insert(folder.to_owned());
         Ok(())
     }

@@ -4,8 +4,11 @@ use std::sync::{Arc, Weak};
 
 use execution::{RequestCost, Throttled, ToolExecutionLayer};
 use tool::CallerEndpoint;
+use tool::caller::CallerKey;
 
 use crate::connection_state::ConnectionState;
+use crate::mcp::task_table::TaskTable;
+use crate::methods::rendered_tools::RenderedToolLists;
 use crate::methods::{calls, host, sessions, status};
 use crate::rpc::{RequestId, RpcError};
 use crate::service::{RpcMethod, SocketService};
@@ -20,8 +23,10 @@ pub(crate) const SOCKET_NAME: &str = "agent.sock";
 pub(crate) struct AgentContext {
     pub(crate) layer: Arc<ToolExecutionLayer>,
     pub(crate) limits: ConnectionLimits,
+    pub(crate) tool_lists: RenderedToolLists,
     /// Worker sockets, which `sinew/session.open` creates. Empty on a worker socket.
     pub(crate) worker_sockets: Weak<WorkerSockets>,
+    pub(crate) tasks: TaskTable,
 }
 
 impl AgentContext {
@@ -50,6 +55,11 @@ const METHODS: &[RpcMethod<AgentContext>] = &[
     RpcMethod { name: "ping", run: mcp::ping },
     RpcMethod { name: "tools/list", run: mcp::list::run },
     RpcMethod { name: "tools/call", run: mcp::call::run },
+    RpcMethod { name: "tasks/get", run: mcp::tasks::get },
+    RpcMethod { name: "tasks/result", run: mcp::tasks::result },
+    RpcMethod { name: "tasks/list", run: mcp::tasks::list },
+    RpcMethod { name: "tasks/update", run: mcp::tasks::update },
+    RpcMethod { name: "tasks/cancel", run: mcp::tasks::cancel },
 ];
 
 /// Cost of a request to a method. One that is not listed costs as much as a call.
@@ -65,6 +75,11 @@ fn cost_of(method: &str) -> RequestCost {
         | "server/discover"
         | "subscriptions/listen"
         | "ping"
+        | "tasks/get"
+        | "tasks/result"
+        | "tasks/list"
+        | "tasks/update"
+        | "tasks/cancel"
         | "tools/list" => RequestCost::Light,
         _ => RequestCost::Call,
     }
@@ -76,12 +91,16 @@ pub(crate) fn admit(
     session: &ConnectionState,
     method: &'static str,
 ) -> Result<(), RpcError> {
-    let key = session.caller_key();
     let caller = || session.caller(CallerEndpoint::Socket);
-    agent.layer.admit_request(key, cost_of(method), method, caller).map_err(|throttled| {
+    agent.layer.admit_request(session.account, cost_of(method), method, caller).map_err(|throttled| {
         let message = format!("too many requests of `{method}`: wait {} ms", throttled.retry_after_ms);
         rate_limited(message, throttled)
     })
+}
+
+/// Charges the bytes of a reply to its caller.
+pub(crate) fn charge_reply(agent: &AgentContext, account: CallerKey, bytes: usize) {
+    agent.layer.charge_reply(account, bytes);
 }
 
 /// Error of a request over a limit.
@@ -111,9 +130,11 @@ pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
         methods: METHODS,
         notifications: mcp::NOTIFICATIONS,
         other_socket: (control::SOCKET_NAME, control::has_method),
-        worker_session: None,
+        worker: None,
         on_malformed: record_malformed,
         admit,
+        charge_reply,
+        request_slots: Some(context.layer.request_slots().clone()),
         context,
     }
 }

@@ -9,7 +9,7 @@ mod request;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -22,6 +22,7 @@ use crate::connection_state::ConnectionState;
 use crate::connection_table::ConnectionActivity;
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
+use crate::mcp::task_table::ConnectionTasks;
 use crate::outbox::Outbox;
 use crate::rpc::{self, RequestId, RpcError, RpcMessage};
 use crate::service::{NotificationEffect, SocketService};
@@ -35,6 +36,8 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time a peer that closed its sending side has for the calls in progress. An MCP client that ends closes its
 /// side first, and its processes must not outlive it by more than a second.
 const HALF_CLOSED_GRACE: Duration = Duration::from_millis(800);
+/// Time after which a connection with more lines to handle lets other connections use the thread.
+const MAX_BUSY_TIME: Duration = Duration::from_millis(1);
 /// Interval at which a half-closed connection is checked for a hang-up.
 const HANG_UP_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -81,6 +84,8 @@ struct ConnectionHandler<C: 'static> {
     /// True if the in-flight limit is reached and no reply has become ready for `queue_timeout`.
     is_stalled: bool,
     invalid_lines: u32,
+    /// Time spent on lines since the connection last let others run.
+    busy_time: Duration,
 }
 
 impl<C: Send + Sync> ClientConnection<C> {
@@ -105,6 +110,7 @@ impl<C: Send + Sync> ClientConnection<C> {
             in_flight: open,
             is_stalled: false,
             invalid_lines: 0,
+            busy_time: Duration::ZERO,
         };
         let end = conversation.read_lines(&mut lines, has_disconnected).await;
         conversation.finish_replies(&end, || has_disconnected(lines.source())).await;
@@ -147,7 +153,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 }
             };
             let next = match frame {
-                Ok(LineFrame::Line(line)) => self.handle_line(line).await,
+                Ok(LineFrame::Line(line)) => self.handle_line_in_slot(line).await,
                 Ok(LineFrame::NotUtf8(id)) => self.reject_line(id, RpcError::not_utf8()).await,
                 Ok(LineFrame::TooLong(id)) => {
                     let limit = self.connection.limits.max_line_bytes;
@@ -168,9 +174,27 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             if let ControlFlow::Break(end) = next {
                 return end;
             }
-            let has_sessions = !self.connection.session.worker_sockets.is_empty();
-            self.connection.activity.update(has_sessions || self.follower_slot.is_some());
+            let session = &self.connection.session;
+            let is_needed = !session.worker_sockets.is_empty()
+                || session.tasks.as_ref().is_some_and(ConnectionTasks::are_running);
+            self.connection.activity.update(is_needed || self.follower_slot.is_some());
         }
+    }
+
+    /// Handles a line in a slot of its caller, so that neither many lines nor many connections of one caller delay the
+    /// others.
+    async fn handle_line_in_slot(&mut self, line: InputLine<'_>) -> ControlFlow<ConnectionEnd> {
+        let (began, account) = (Instant::now(), self.connection.session.account);
+        let next = match self.connection.service.request_slots.clone() {
+            Some(slots) => slots.run(account, self.handle_line(line)).await,
+            None => self.handle_line(line).await,
+        };
+        self.busy_time += began.elapsed();
+        if self.busy_time >= MAX_BUSY_TIME {
+            self.busy_time = Duration::ZERO;
+            tokio::task::yield_now().await;
+        }
+        next
     }
 
     async fn handle_line(&mut self, line: InputLine<'_>) -> ControlFlow<ConnectionEnd> {

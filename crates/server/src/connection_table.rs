@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use execution::CallerKey;
 use tokio_util::sync::CancellationToken;
+use tool::caller::CallerKey;
 
 use crate::in_flight_requests::InFlightRequests;
 
@@ -143,12 +143,12 @@ mod tests {
         };
         let small = opened(599);
         let large: Vec<ConnectionActivity> = [20, 30, 4].map(opened).into();
-        let mut entries = vec![table.insert(0, CallerKey::Process(1), small.clone())];
-        entries.extend((2..20).map(|pid| table.insert(100 + pid, CallerKey::Process(pid as i32), opened(0))));
+        let mut entries = vec![table.insert(0, CallerKey::of_pid(1), small.clone())];
+        entries.extend((2..20).map(|pid| table.insert(100 + pid, CallerKey::of_pid(pid as i32), opened(0))));
         entries.extend(
             (1_u64..)
                 .zip(&large)
-                .map(|(number, activity)| table.insert(number, CallerKey::Process(99), activity.clone())),
+                .map(|(number, activity)| table.insert(number, CallerKey::of_pid(99), activity.clone())),
         );
         let guard = large[0].in_flight.register(RequestId::read(json!(1)).unwrap()).unwrap();
         assert!(table.evict_idle(now) && large[1].eviction.is_cancelled(), "idle for 30 s");
@@ -165,8 +165,8 @@ mod tests {
         let later = now + Duration::from_secs(1);
         assert!(table.evict_idle(later) && large[2].eviction.is_cancelled(), "idle for 5 s now");
         assert!(table.evict_idle(later) && small.eviction.is_cancelled(), "idle for 600 s now");
-        assert!(table.has_connection_of(&CallerKey::Process(99)));
+        assert!(table.has_connection_of(&CallerKey::of_pid(99)));
         drop(entries);
-        assert!(!table.has_connection_of(&CallerKey::Process(99)));
+        assert!(!table.has_connection_of(&CallerKey::of_pid(99)));
     }
 }

@@ -7,6 +7,7 @@ mod calls;
 mod daemon;
 mod ledger;
 mod mode;
+mod recording;
 mod sessions;
 mod undo;
 
@@ -51,6 +52,8 @@ const METHODS: &[RpcMethod<ControlContext>] = &[
     RpcMethod { name: "control/pin.set", run: mode::set_pin },
     RpcMethod { name: "control/mode.get", run: mode::get },
     RpcMethod { name: "control/mode.set", run: mode::set },
+    RpcMethod { name: "control/recording.start", run: recording::start },
+    RpcMethod { name: "control/recording.stop", run: recording::stop },
     RpcMethod { name: "control/execute", run: calls::execute },
     RpcMethod { name: "control/explain", run: calls::explain },
     RpcMethod { name: "control/calls.list", run: calls::list },
@@ -89,10 +92,12 @@ pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> 
         methods: METHODS,
         notifications: &[],
         other_socket: (agent::SOCKET_NAME, agent::has_method),
-        worker_session: None,
+        worker: None,
         on_malformed: |_, _, _, error| error,
         // The operator is not limited.
         admit: |_, _, _| Ok(()),
+        charge_reply: |_, _, _| {},
+        request_slots: None,
         context,
     }
 }

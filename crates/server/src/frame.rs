@@ -1,6 +1,8 @@
 //! Line framing: splits a byte stream into lines of bounded length, one message each. Does not parse the
 //! lines; of a line that cannot be used, it finds the request id.
 
+mod skip_line;
+
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -9,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::timeout;
 
 use crate::budget::{BudgetShare, MessageBudget, SMALL_MESSAGE_BYTES};
-use crate::request_id_scan::{RequestIdScanner, find_request_id};
+use crate::request_id_scan::find_request_id;
 use crate::rpc::RequestId;
 
 /// Initial size of a read buffer, in bytes.
@@ -30,10 +32,6 @@ const LONG_LINE_TIMEOUTS: LongLineTimeouts = LongLineTimeouts {
     line: Duration::from_secs(30),
     skip_pause: Duration::from_millis(500),
 };
-
-/// Largest part of a line over the limit that is skipped, in bytes, to find the id of its request and the
-/// next line.
-const MAX_SKIPPED_BYTES: usize = 64 << 20;
 
 /// Splits a stream into lines. The buffer grows with the line, never past the limit, and shrinks again
 /// afterwards.
@@ -209,35 +207,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Returns the frame of an unfinished line, with its request id if that has arrived.
     fn unusable(&self, why: UnusableStream) -> FoundFrame {
         FoundFrame::Unusable(why, find_request_id(self.buffer.get(self.start..).unwrap_or_default()))
-    }
-
-    /// Skips the rest of a line that is too long. If its end comes soon enough, later lines can be read. Of
-    /// the line itself only its request id is retained, which many clients send last.
-    async fn skip_line(&mut self) -> std::io::Result<FoundFrame> {
-        let (mut scanner, mut skipped) = (RequestIdScanner::default(), 0);
-        loop {
-            let rest = self.buffer.get(self.start..).unwrap_or_default();
-            let newline = memchr(b'\n', rest);
-            scanner.scan(rest.get(..newline.unwrap_or(rest.len())).unwrap_or_default());
-            skipped += rest.len();
-            if let Some(offset) = newline {
-                (self.start, self.scanned) = (self.start + offset + 1, self.start + offset + 1);
-                self.forget_line();
-                return Ok(FoundFrame::too_long(scanner.into_id()));
-            }
-            self.buffer.clear();
-            (self.start, self.scanned) = (0, 0);
-            let hopeless = scanner.is_outside() || skipped > MAX_SKIPPED_BYTES;
-            let read = match hopeless {
-                true => Some(0),
-                false => {
-                    timeout(self.timeouts.skip_pause, self.read_chunk()).await.ok().transpose()?.flatten()
-                }
-            };
-            if read.is_none_or(|read| read == 0) {
-                return Ok(FoundFrame::Unusable(UnusableStream::TooLong, scanner.into_id()));
-            }
-        }
     }
 
     /// Releases the budget share of a line that is not returned.

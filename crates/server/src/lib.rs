@@ -29,6 +29,7 @@ mod mcp;
 mod methods;
 mod notify;
 mod outbox;
+mod peer_process;
 mod platform;
 mod private_folder;
 mod protocol_schema;

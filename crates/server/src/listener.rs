@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use execution::CallerKey;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tool::caller::CallerKey;
 
 use crate::budget::MessageBudget;
 use crate::connection::ClientConnection;
-use crate::connection_state::{ConnectionState, PeerCredentials};
+use crate::connection_state::ConnectionState;
 use crate::connection_table::{ConnectionActivity, ConnectionTable};
+use crate::peer_process::peer_credentials;
 use crate::platform::Platform;
 use crate::private_folder::own_uid;
 use crate::rpc::{self, RpcError, UnknownId};
@@ -127,20 +128,20 @@ impl<C: Send + Sync> ConnectionListener<C> {
         if peer.uid != self.shared.own_uid {
             tracing::warn!(
                 uid = peer.uid,
-                pid = peer.pid,
+                pid = peer.pid(),
                 socket = self.service.socket,
                 "foreign_user_dropped"
             );
             return;
         }
         let number = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let session = ConnectionState::new(number, peer, self.service.worker_session.clone());
-        let caller = session.caller_key();
+        let session = ConnectionState::new(number, peer, self.service.worker.as_ref());
+        let caller = session.account;
         let Some(slot) = self.reserve_slot(&caller) else { return self.reject_full(&stream) };
         self.is_full.store(false, Ordering::Relaxed);
         tracing::debug!(
             connection = session.connection,
-            pid = peer.pid,
+            pid = peer.pid(),
             socket = self.service.socket,
             "connected"
         );
@@ -223,10 +224,4 @@ fn has_disconnected(read: &OwnedReadHalf) -> bool {
     let [peer] = watched;
     let hung_up = asked.is_ok() && peer.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
     hung_up && Platform::CURRENT.hang_up_closes_both_directions()
-}
-
-/// Returns the credentials of the peer; `None` if it has already disconnected.
-fn peer_credentials(stream: &UnixStream) -> Option<PeerCredentials> {
-    let credentials = stream.peer_cred().ok()?;
-    Some(PeerCredentials { uid: credentials.uid(), pid: credentials.pid() })
 }

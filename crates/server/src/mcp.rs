@@ -10,10 +10,14 @@ pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod listen;
 pub(crate) mod progress;
+pub(crate) mod task_table;
+pub(crate) mod tasks;
 
 mod era;
 mod model_text;
 mod result;
+mod task_run;
+mod task_view;
 
 use serde_json::{Map, Value, json};
 
@@ -26,6 +30,8 @@ use crate::settings::ConnectionLimits;
 
 /// Revisions with a handshake, oldest first.
 const HANDSHAKE_REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// Revision with a handshake that has tasks.
+const TASKS_REVISION: &str = "2025-11-25";
 /// Revision with stateless requests.
 const STATELESS_REVISION: &str = "2026-07-28";
 
@@ -64,9 +70,17 @@ pub(crate) fn ping(_: &AgentContext, session: &mut ConnectionState, mut call: Me
     Ok(MethodReply::now(&json!({})))
 }
 
-/// Returns the capabilities of this server.
-fn capabilities() -> Value {
-    json!({"tools": {"listChanged": true}})
+/// Returns the capabilities of this server in a revision.
+fn capabilities(revision: &str) -> Value {
+    let tools = json!({"listChanged": true});
+    match revision {
+        TASKS_REVISION => {
+            let tasks = json!({"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}});
+            json!({"tools": tools, "tasks": tasks})
+        }
+        STATELESS_REVISION => json!({"tools": tools, "extensions": {era::TASKS_EXTENSION: {}}}),
+        _ => json!({"tools": tools}),
+    }
 }
 
 /// Returns the name and version of this server.

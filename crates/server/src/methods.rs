@@ -2,5 +2,6 @@
 
 pub(crate) mod calls;
 pub(crate) mod host;
+pub(crate) mod rendered_tools;
 pub(crate) mod sessions;
 pub(crate) mod status;

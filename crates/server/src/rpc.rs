@@ -60,10 +60,9 @@ pub(crate) enum UnknownId {
 pub(crate) type RpcReply = Result<EncodedJson, RpcError>;
 
 /// Encoded JSON, ready to send.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct EncodedJson(Vec<u8>);
 
-#[cfg(test)]
 impl EncodedJson {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0

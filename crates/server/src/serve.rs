@@ -19,6 +19,7 @@ use crate::error::ServeError;
 use crate::home::SinewHome;
 use crate::listener::{ConnectionListener, ListenerLimits, SharedListenerState};
 use crate::lock::StateLock;
+use crate::mcp::task_table::TaskTable;
 use crate::reload::{ConfigReloader, ReloadInputs, release_memory_after_start};
 use crate::settings::{ConnectionLimits, Settings};
 use crate::socket::BoundSocket;
@@ -101,7 +102,9 @@ pub async fn serve(
     let agent = agent::service(AgentContext {
         layer: Arc::clone(&layer),
         limits,
+        tool_lists: Default::default(),
         worker_sockets: Arc::downgrade(&workers),
+        tasks: TaskTable::default(),
     });
     let control = control::service(ControlContext {
         layer: Arc::clone(&layer),

@@ -3,14 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Instant;
 
+use execution::RequestSlots;
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
+use tool::caller::CallerKey;
 
-use crate::connection_state::ConnectionState;
+use crate::connection_state::{ConnectionState, WorkerIdentity};
 use crate::notify::{NotificationTask, Notifier};
 use crate::rpc::{self, Params, RequestId, RpcError, RpcReply};
 
@@ -26,11 +27,15 @@ pub(crate) struct SocketService<C: 'static> {
     /// Name of the other socket and a test for its methods, for messages.
     pub(crate) other_socket: (&'static str, fn(&str) -> bool),
     /// Worker session that every request on this socket belongs to.
-    pub(crate) worker_session: Option<Arc<str>>,
+    pub(crate) worker: Option<WorkerIdentity>,
     /// Builds the error for a line that is not a valid message, and records it as a refusal.
     pub(crate) on_malformed: fn(&C, &ConnectionState, Option<&RequestId>, RpcError) -> RpcError,
     /// Admits a request to a method, or refuses it because its caller is over a limit.
     pub(crate) admit: fn(&C, &ConnectionState, &'static str) -> Result<(), RpcError>,
+    /// Charges the bytes of a reply to its caller.
+    pub(crate) charge_reply: fn(&C, CallerKey, usize),
+    /// Slots in which requests are handled; `None` for the operator, whose requests never wait for those of agents.
+    pub(crate) request_slots: Option<RequestSlots>,
     pub(crate) context: C,
 }
 

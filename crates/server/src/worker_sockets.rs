@@ -13,14 +13,16 @@ use approvals::sessions::{OpenedSession, SessionError, SessionTerms};
 use execution::ToolExecutionLayer;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tool::caller::CallerKey;
 use tool::result::fresh_session_id;
 use tool::{Caller, CallerEndpoint};
 
 use crate::agent::{self, AgentContext};
-use crate::connection_state::ConnectionState;
+use crate::connection_state::{ConnectionState, WorkerIdentity};
 use crate::listener::{self, ConnectionListener, SharedListenerState};
-use crate::mcp;
+use crate::mcp::{self, task_table::TaskTable};
 use crate::methods::{calls, status};
+use crate::peer_process;
 use crate::platform::Platform;
 use crate::rpc::{RequestId, RpcError};
 use crate::service::{MethodCall, MethodResult, RpcMethod, SocketService};
@@ -41,6 +43,11 @@ const METHODS: &[RpcMethod<AgentContext>] = &[
     RpcMethod { name: "ping", run: mcp::ping },
     RpcMethod { name: "tools/list", run: mcp::list::run },
     RpcMethod { name: "tools/call", run: call_tool },
+    RpcMethod { name: "tasks/get", run: mcp::tasks::get },
+    RpcMethod { name: "tasks/result", run: mcp::tasks::result },
+    RpcMethod { name: "tasks/list", run: mcp::tasks::list },
+    RpcMethod { name: "tasks/update", run: mcp::tasks::update },
+    RpcMethod { name: "tasks/cancel", run: mcp::tasks::cancel },
 ];
 
 /// Like `sinew/execute` of the agent socket, but an invalid call is recorded and costs a hop.
@@ -66,15 +73,17 @@ fn record_malformed(
     error.with_data("refusal", &metadata.refusal).with_data("session", &metadata.session)
 }
 
-fn service(context: AgentContext, session: &str) -> SocketService<AgentContext> {
+fn service(context: AgentContext, worker: WorkerIdentity) -> SocketService<AgentContext> {
     SocketService {
         socket: "this worker's socket",
         methods: METHODS,
         notifications: mcp::NOTIFICATIONS,
         other_socket: (agent::SOCKET_NAME, |_| false),
-        worker_session: Some(session.into()),
+        worker: Some(worker),
         on_malformed: record_malformed,
         admit: agent::admit,
+        charge_reply: agent::charge_reply,
+        request_slots: Some(context.layer.request_slots().clone()),
         context,
     }
 }
@@ -193,15 +202,20 @@ impl WorkerSockets {
         let context = AgentContext {
             layer: Arc::clone(&self.layer),
             limits: sockets.limits,
+            tool_lists: Default::default(),
             worker_sockets: Weak::new(),
+            tasks: TaskTable::default(),
         };
         let manners = listener::ListenerLimits {
             max_connections: CONNECTIONS_PER_WORKER,
             max_followers: CONNECTIONS_PER_WORKER,
             idle_timeout: None,
         };
-        let listener =
-            ConnectionListener::new(service(context, &endpoint.opened.session_id), sockets, manners);
+        let worker = WorkerIdentity {
+            session: endpoint.opened.session_id.as_str().into(),
+            opener: endpoint.opener.key(),
+        };
+        let listener = ConnectionListener::new(service(context, worker), sockets, manners);
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -235,7 +249,7 @@ impl WorkerSockets {
     }
 
     /// Returns true if this connection may access the session: it opened the session, or the session is named
-    /// and was opened by the same caller.
+    /// and was opened by the same process.
     pub(crate) fn may_access(&self, session: &ConnectionState, id: &str) -> bool {
         let is = |endpoint: &WorkerSocket| endpoint.opened.session_id == id;
         session.worker_sockets.iter().any(is)
@@ -277,9 +291,15 @@ impl WorkerSockets {
 }
 
 impl WorkerSocket {
-    /// Returns true if the caller of this connection opened it.
+    /// Returns true if the caller of this connection opened it. Another process with the same client name could be the
+    /// worker, which must not reset its own budgets; it takes over only once the opener has ended.
     pub(crate) fn is_opened_by(&self, session: &ConnectionState) -> bool {
-        self.opener.is_same_party(&session.caller(CallerEndpoint::Socket))
+        let caller = session.caller(CallerEndpoint::Socket);
+        let has_opener_ended = || match self.opener.key() {
+            CallerKey::Process(opener) => !peer_process::is_running(opener),
+            CallerKey::User(_) => true,
+        };
+        self.opener.is_same_instance(&caller) || (self.opener.is_same_party(&caller) && has_opener_ended())
     }
 }
 

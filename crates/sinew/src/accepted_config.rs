@@ -103,7 +103,7 @@ impl ConfigFiles {
     }
 
     /// Computes the keyed digest over all names and contents. Lengths are included, so parts cannot shift.
-    fn seal(&self, ledger: &Ledger) -> String {
+    fn seal(&self, digest: impl FnOnce(&[u8]) -> String) -> String {
         let mut bytes = Vec::new();
         for (name, content) in &self.0 {
             let name = name.as_os_str().as_encoded_bytes();
@@ -112,7 +112,7 @@ impl ConfigFiles {
                 bytes.extend_from_slice(part);
             }
         }
-        ledger.keyed_digest(&bytes)
+        digest(&bytes)
     }
 }
 
@@ -203,13 +203,13 @@ fn too_large_error() -> io::Error {
     ))
 }
 
-/// Compares the sealed copy with the current files.
+/// Compares the sealed copy with the current files. `digest` is the keyed digest of the ledger.
 pub(crate) fn compare_with_accepted(
     home: &SinewHome,
-    ledger: &Ledger,
+    digest: impl FnOnce(&[u8]) -> String,
     now: Option<&ConfigFiles>,
 ) -> AcceptedComparison {
-    match read_sealed_copy(home, ledger) {
+    match read_sealed_copy(home, digest) {
         Ok(Some((_, kept))) if Some(&kept) == now => AcceptedComparison::Identical,
         Ok(Some((copy, _))) => AcceptedComparison::Differs(copy),
         Ok(None) => AcceptedComparison::Missing,
@@ -218,7 +218,10 @@ pub(crate) fn compare_with_accepted(
 }
 
 /// Reads the copy and verifies its seal. The error is the reason why the copy cannot be used.
-fn read_sealed_copy(home: &SinewHome, ledger: &Ledger) -> Result<Option<(PathBuf, ConfigFiles)>, String> {
+fn read_sealed_copy(
+    home: &SinewHome,
+    digest: impl FnOnce(&[u8]) -> String,
+) -> Result<Option<(PathBuf, ConfigFiles)>, String> {
     let copy = copy_path(home);
     let seal = match fs::read_to_string(copy.join(SEAL_FILE)) {
         Err(error) if error.kind() == ErrorKind::NotFound && !copy.exists() => return Ok(None),
@@ -226,7 +229,7 @@ fn read_sealed_copy(home: &SinewHome, ledger: &Ledger) -> Result<Option<(PathBuf
         Ok(seal) => seal,
     };
     let snapshot = ConfigFiles::read_copy(&copy).map_err(|error| error.to_string())?;
-    match snapshot.seal(ledger) == seal.trim_end() {
+    match snapshot.seal(digest) == seal.trim_end() {
         true => Ok(Some((copy, snapshot))),
         false => Err("it was changed".to_owned()),
     }
@@ -264,7 +267,8 @@ impl AcceptedConfigWriter {
         let turn = self.lock();
         let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
         // A copy whose seal is invalid is always rewritten.
-        if !matches!(read_sealed_copy(home, &ledger), Ok(Some((_, kept))) if kept == *snapshot) {
+        if !matches!(read_sealed_copy(home, |bytes| ledger.keyed_digest(bytes)), Ok(Some((_, kept))) if kept == *snapshot)
+        {
             write_copy(home, &ledger, snapshot)?;
         }
         let upstreams = pin_store(home, PinVersion::Accepted);
@@ -277,7 +281,8 @@ impl AcceptedConfigWriter {
         let turn = self.lock();
         let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
         let unusable = |why: String| io::Error::other(format!("the accepted copy is unusable: {why}"));
-        let Some((_, mut snapshot)) = read_sealed_copy(home, &ledger).map_err(unusable)? else {
+        let sealed = read_sealed_copy(home, |bytes| ledger.keyed_digest(bytes));
+        let Some((_, mut snapshot)) = sealed.map_err(unusable)? else {
             return Ok(());
         };
         let before = snapshot.0.insert(pin_path(id), reported_text.to_vec());
@@ -301,7 +306,7 @@ fn write_copy(home: &SinewHome, ledger: &Ledger, snapshot: &ConfigFiles) -> io::
     remove_dir_if_exists(&old)?;
     create_private_dir(&new)?;
     write_files(&new, snapshot)?;
-    write_synced(&new.join(SEAL_FILE), snapshot.seal(ledger).as_bytes())?;
+    write_synced(&new.join(SEAL_FILE), snapshot.seal(|bytes| ledger.keyed_digest(bytes)).as_bytes())?;
     match fs::rename(&copy, &old) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}

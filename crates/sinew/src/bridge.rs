@@ -36,9 +36,9 @@ struct StdioBridge {
 }
 
 /// Forwards lines until the client has closed its side and has all responses, or no daemon can be reached.
-pub(crate) fn run(setting: CommandContext, daemons: DaemonStartup) -> Result<(), CommandError> {
+pub(crate) fn run(context: CommandContext, daemons: DaemonStartup) -> Result<(), CommandError> {
     let bridge = Arc::new(StdioBridge {
-        link: DaemonLink::new(setting, daemons),
+        link: DaemonLink::new(context, daemons),
         pending: PendingRequests::default(),
     });
     let first = bridge.link.connect(Duration::ZERO)?;
@@ -83,7 +83,11 @@ impl StdioBridge {
             for answer in self.pending.fail_all() {
                 write_line(&answer)?;
             }
-            connection = self.link.connect(daemon_link::RECONNECT_TIMEOUT)?;
+            connection = match self.link.connect(daemon_link::RECONNECT_TIMEOUT) {
+                // The client left while there was no daemon.
+                Err(_) if self.link.is_finished() => return Ok(()),
+                connected => connected?,
+            };
         }
     }
 

@@ -27,7 +27,7 @@ pub(crate) use hook::{
     ServiceInstallArgs, UninstallArgs,
 };
 pub(crate) use manifest::{ManifestCommand, ManifestKind};
-pub(crate) use policy::{AllowArgs, PolicyCommand};
+pub(crate) use policy::{AllowArgs, PolicyCommand, RecordArgs};
 pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, TraceArgs};
 
 const AFTER_HELP: &str = "\
@@ -75,14 +75,14 @@ pub(crate) enum CliCommand {
     /// List suspended callers, or let them call again.
     #[command(subcommand)]
     Callers(CallersCommand),
-    /// Show pending approvals and grants.
+    /// Show, edit and watch pending approvals; list and revoke grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
     /// Approve pending calls.
     Approve(ApproveArgs),
     /// Deny pending calls.
     Deny(DenyArgs),
-    /// Set or remove the operator PIN, which is required to approve calls.
+    /// Set or remove the operator PIN, which is required to approve calls and to relax restrictions.
     #[command(subcommand)]
     Pin(PinCommand),
     /// Show or change the mode.
@@ -97,14 +97,14 @@ pub(crate) enum CliCommand {
     /// Show or change the settings and the policy.
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Check all configuration files: load errors, rules that never match, entries without effect.
+    /// Check all configuration files, and report load errors, rules that never match and entries without effect.
     Check(JsonArgs),
-    /// Propose the smallest policy change that permits a refused call, verify it, and apply it.
+    /// Propose policy changes that permit a refused call, narrowest first, and write the one you confirm.
     Allow(AllowArgs),
-    /// Test the policy, list what it permits, or replay recorded calls against another policy.
+    /// Test the policy, list what it permits, replay recorded calls against another policy, or suggest changes.
     #[command(subcommand)]
     Policy(PolicyCommand),
-    /// Check and test tool manifests.
+    /// Check, test, import and create tool manifests.
     #[command(subcommand)]
     Manifest(ManifestCommand),
     /// Manage the workspaces: the folders that tools may work in.
@@ -182,6 +182,9 @@ pub(crate) struct McpArgs {
     /// `http.token` beside the sockets.
     #[arg(long, value_name = "FILE", requires = "http")]
     pub(crate) token_file: Option<PathBuf>,
+    /// End an HTTP session that has had no request and no listening client for this many seconds.
+    #[arg(long, value_name = "SECONDS", requires = "http", default_value_t = 1800, value_parser = value_parser!(u64).range(1..))]
+    pub(crate) session_timeout: u64,
 }
 
 #[derive(Args)]
@@ -294,7 +297,7 @@ pub(crate) enum ModeCommand {
 
 #[derive(Args)]
 pub(crate) struct ChangeArgs {
-    /// Reason, for the ledger.
+    /// Reason to record in the ledger.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
     #[command(flatten)]
@@ -340,14 +343,14 @@ pub(crate) struct ReloadArgs {
 pub(crate) enum ConfigCommand {
     /// Show every setting with its value. Secrets are redacted.
     Show(ConfigShowArgs),
-    /// List the configuration files and whether they exist.
+    /// List the configuration files, and show whether each exists.
     Path(JsonArgs),
     /// Show the value of a setting or of a policy key, such as `tools.run_command.memory_mb`.
     Get {
         /// Path of the key, with dots.
         key: String,
     },
-    /// Set a setting or a policy key. The file must load with the change, or it is not written.
+    /// Set a setting or a policy key. The file is written only if it loads with the change.
     Set {
         /// Path of the key, with dots.
         key: String,
@@ -356,7 +359,7 @@ pub(crate) enum ConfigCommand {
     },
     /// Open a configuration file in the editor of $VISUAL or $EDITOR, and check it before it is replaced.
     Edit {
-        /// File: settings, tools, modes, safety or guardrails.
+        /// File to edit.
         #[arg(default_value = "tools", value_parser = ["settings", "tools", "modes", "safety", "guardrails"])]
         file: String,
     },
@@ -380,6 +383,9 @@ pub(crate) struct InitArgs {
     /// Also add this folder as a workspace.
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
+    /// Write a ready-made policy, after it was shown as a table.
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) preset: Option<ProjectPreset>,
     /// Write every file with all its built-in content, in place of the built-in configuration.
     #[arg(long)]
     pub(crate) full: bool,
@@ -402,8 +408,8 @@ pub(crate) enum WorkspaceCommand {
         /// Permit reading only.
         #[arg(long)]
         read_only: bool,
-        /// Also write a project policy (.sinew/policy.yaml) for this purpose.
-        #[arg(long, value_enum, value_name = "PURPOSE")]
+        /// Also write this project policy to .sinew/policy.yaml.
+        #[arg(long, value_enum, value_name = "PRESET")]
         preset: Option<ProjectPreset>,
     },
     /// List the workspaces.

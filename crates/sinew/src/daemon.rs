@@ -39,18 +39,22 @@ struct LoadedFiles {
 }
 
 /// Prepares a daemon. Its start is recorded in the ledger before it serves.
-pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, CommandError> {
+pub(crate) fn prepare(context: &CommandContext) -> Result<PreparedDaemon, CommandError> {
     // Before the first read, so that every later change is reported.
-    let watch = ConfigWatch::new(setting.home().watched_dirs());
-    let files = read_config(setting, PinVersion::Newest)?;
-    let (ledger, recovery) = compose::open_ledger(setting, &files.settings)?;
+    let watch = ConfigWatch::new(context.home().watched_dirs());
+    let files = read_config(context, PinVersion::Newest)?;
+    let (ledger, recovery) = compose::open_ledger(context, &files.settings)?;
     let first = is_first_start(&ledger, &recovery);
-    let known = accepted_config::compare_with_accepted(setting.home(), &ledger, files.files.as_ref().ok());
+    let known = accepted_config::compare_with_accepted(
+        context.home(),
+        |bytes| ledger.keyed_digest(bytes),
+        files.files.as_ref().ok(),
+    );
     let is_kept = matches!(known, AcceptedComparison::Identical);
     let kept = match known {
         // Identical files give an identical snapshot, so nothing can be looser.
         AcceptedComparison::Identical => Ok(None),
-        AcceptedComparison::Differs(copy) => read_copy(&setting.with_config_copy(&copy)).map(Some),
+        AcceptedComparison::Differs(copy) => read_copy(&context.with_config_copy(&copy)).map(Some),
         AcceptedComparison::Unusable(why) => Err(Some(why)),
         AcceptedComparison::Missing => Err(None),
     };
@@ -61,22 +65,24 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
         }
         Ok(_) => (files, StartConfiguration::Applied),
         // The operator is not asked at a first start, so newer definitions of MCP servers are not accepted.
-        Err(None) if first => (read_config(setting, PinVersion::Accepted)?, StartConfiguration::First),
+        Err(None) if first => (read_config(context, PinVersion::Accepted)?, StartConfiguration::First),
         Err(why) => {
             warn_of_unknown(why.as_deref());
-            (without_manifests(read_config(setting, PinVersion::Accepted)?), StartConfiguration::Unknown)
+            let files = read_config(context, PinVersion::Accepted)?;
+            let snapshot = without_manifests(files.snapshot);
+            (LoadedFiles { snapshot, ..files }, StartConfiguration::Unknown)
         }
     };
     let LoadedFiles { snapshot: config_snapshot, settings, files: snapshot } = files;
     let is_accepted = !matches!(configuration, StartConfiguration::Waiting | StartConfiguration::Unknown);
-    let layer = compose::layer_on(setting, (Arc::clone(&ledger), recovery), config_snapshot)?;
-    compose::recover_interrupted(setting, &settings)?;
+    let layer = compose::layer_on(context, (Arc::clone(&ledger), recovery), config_snapshot)?;
+    compose::recover_interrupted(context, &settings)?;
     layer.announce_start(configuration).map_err(CommandError::configuration)?;
     let is_held = match snapshot {
         // Not accepted yet. The copy is the earlier one, or the first reload without a question writes it.
         _ if !is_accepted => false,
         Ok(_) if is_kept => true,
-        Ok(snapshot) => store_accepted(setting, &snapshot),
+        Ok(snapshot) => store_accepted(context, &snapshot),
         Err(why) => {
             tracing::warn!(why, "the current configuration is not stored for the next start");
             false
@@ -84,10 +90,10 @@ pub(crate) fn prepare(setting: &CommandContext) -> Result<PreparedDaemon, Comman
     };
     // At a first start, newer definitions of MCP servers have not been compared yet.
     let is_held = is_held && configuration != StartConfiguration::First;
-    let is_reported = watch_covers_all(&setting.home().watched_dirs(), &unread_dirs(setting.home()));
+    let is_reported = watch_covers_all(&context.home().watched_dirs(), &unread_dirs(context.home()));
     let held =
         if is_held && is_reported { InitialConfigState::MatchesFiles } else { InitialConfigState::MayDiffer };
-    let following = ReloadInputs { loader: config_loader(setting.clone()), watch, initial: held };
+    let following = ReloadInputs { loader: config_loader(context.clone()), watch, initial: held };
     Ok(PreparedDaemon { layer, settings, reload_inputs: following })
 }
 
@@ -126,13 +132,14 @@ fn read_copy(copy: &CommandContext) -> Result<(ConfigSnapshot, Settings), Option
 /// Removes the tools of manifests, which may be new to the operator; they wait for approval as on a reload.
 /// This also applies if the settings do not require approval, because it is unknown whether that setting was
 /// accepted.
-fn without_manifests(mut files: LoadedFiles) -> LoadedFiles {
-    files.snapshot.registry.retain(|tool| tool.origin().is_none());
-    files.snapshot.keys.clear();
-    files
+pub(crate) fn without_manifests(mut snapshot: ConfigSnapshot) -> ConfigSnapshot {
+    snapshot.registry.retain(|tool| tool.origin().is_none());
+    snapshot.keys.clear();
+    snapshot
 }
 
-fn warn_of_unknown(why: Option<&str>) {
+/// Warns that it is unknown which configuration was accepted.
+pub(crate) fn warn_of_unknown(why: Option<&str>) {
     let why = why.unwrap_or("there is no copy of it");
     tracing::warn!(
         why,
@@ -145,9 +152,9 @@ fn warn_of_unknown(why: Option<&str>) {
 }
 
 /// Returns the loader that the daemon calls on a reload.
-fn config_loader(setting: CommandContext) -> ConfigLoader {
+fn config_loader(context: CommandContext) -> ConfigLoader {
     Arc::new(move || {
-        let read = read_config(&setting, PinVersion::Newest);
+        let read = read_config(&context, PinVersion::Newest);
         let LoadedFiles { snapshot: config_snapshot, settings, files: snapshot } =
             read.map_err(|problem| match problem.hint {
                 Some(hint) => format!("{} ({hint})", problem.message),
@@ -156,21 +163,21 @@ fn config_loader(setting: CommandContext) -> ConfigLoader {
         // Without a copy, the next start would revert to the earlier configuration.
         let snapshot = snapshot
             .map_err(|why| format!("the configuration cannot be stored for the next start: {why}"))?;
-        let setting = setting.clone();
-        let once_held = Box::new(move || _ = store_accepted(&setting, &snapshot));
+        let context = context.clone();
+        let once_held = Box::new(move || _ = store_accepted(&context, &snapshot));
         Ok(LoadedConfig { snapshot: config_snapshot, settings, on_applied: once_held })
     })
 }
 
 /// Reads the configuration between two scans of its files. If both scans are equal, they show what was
 /// loaded.
-fn read_config(setting: &CommandContext, taking: PinVersion) -> Result<LoadedFiles, CommandError> {
+fn read_config(context: &CommandContext, taking: PinVersion) -> Result<LoadedFiles, CommandError> {
     let mut attempt = 1;
     loop {
-        let before = scan_files(setting, taking);
-        let settings = setting.settings()?;
-        let config_snapshot = compose::config_snapshot_with_pins(setting, &settings, taking)?;
-        let snapshot = scan_files(setting, taking);
+        let before = scan_files(context, taking);
+        let settings = context.settings()?;
+        let config_snapshot = compose::config_snapshot_with_pins(context, &settings, taking)?;
+        let snapshot = scan_files(context, taking);
         if before == snapshot {
             let snapshot = snapshot.map(|snapshot| snapshot.with_origins(&config_snapshot));
             return Ok(LoadedFiles { snapshot: config_snapshot, settings, files: snapshot });
@@ -183,8 +190,8 @@ fn read_config(setting: &CommandContext, taking: PinVersion) -> Result<LoadedFil
     }
 }
 
-fn scan_files(setting: &CommandContext, taking: PinVersion) -> Result<ConfigFiles, String> {
-    ConfigFiles::read_current(setting.home(), taking).map_err(|error| error.to_string())
+fn scan_files(context: &CommandContext, taking: PinVersion) -> Result<ConfigFiles, String> {
+    ConfigFiles::read_current(context.home(), taking).map_err(|error| error.to_string())
 }
 
 /// Returns folders inside the configuration folder that do not affect decisions: keys, and schemas for
@@ -212,8 +219,8 @@ fn watch_covers_all(folders: &[PathBuf], unread: &[PathBuf]) -> bool {
 
 /// Stores the accepted configuration and returns true on success. A failure is not fatal: the next start then
 /// compares with the earlier copy.
-fn store_accepted(setting: &CommandContext, snapshot: &ConfigFiles) -> bool {
-    let kept = setting.accepted_writer().store(setting.home(), snapshot);
+fn store_accepted(context: &CommandContext, snapshot: &ConfigFiles) -> bool {
+    let kept = context.accepted_writer().store(context.home(), snapshot);
     if let Err(error) = &kept {
         tracing::warn!(%error, "the accepted configuration cannot be stored for the next start");
     }

@@ -16,18 +16,18 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts a daemon unless one already answers.
-pub(crate) fn ensure_daemon(setting: &CommandContext) -> Result<(), CommandError> {
-    if setting.is_daemon_ready() {
+pub(crate) fn ensure_daemon(context: &CommandContext) -> Result<(), CommandError> {
+    if context.is_daemon_ready() {
         return Ok(());
     }
-    setting.home().prepare().map_err(|error| serve_error(&error))?;
-    let words = setting.home().log_dir().join("start.log");
+    context.home().prepare().map_err(|error| serve_error(&error))?;
+    let words = context.home().log_dir().join("start.log");
     let mut starting = spawn(&words)?;
     let deadline = Instant::now() + START_TIMEOUT;
-    while !setting.is_daemon_ready() {
+    while !context.is_daemon_ready() {
         let ended = starting.try_wait().ok().flatten();
         // The new daemon also exits if another one won the race for the state lock; that one will answer.
-        if ended.is_some_and(|status| !status.success()) && !setting.is_state_locked() {
+        if ended.is_some_and(|status| !status.success()) && !context.is_state_locked() {
             return Err(start_error("it exited immediately", &words));
         }
         if Instant::now() >= deadline {

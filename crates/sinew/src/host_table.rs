@@ -7,10 +7,12 @@ mod tests;
 
 use std::path::Path;
 
-use execution::host::{Host, HostArgument, HostTool, HostToolName, JudgedTool, RecursiveListing};
+use execution::host::{
+    Host, HostArgument, HostTool, HostToolName, JudgedTool, PATCHED_FILES, RecursiveListing,
+};
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError, Located};
-use tool::{Category, ToolSpec};
+use tool::{Category, RuleRef, ToolSpec};
 
 use self::file::{HostArgumentKind, HostArgumentRow, HostToolRow};
 use crate::compose::path_exists;
@@ -18,11 +20,13 @@ use crate::exit::CommandError;
 
 pub(crate) use self::file::HostFile;
 
-/// Name of the only supported host.
-pub(crate) const CLAUDE_CODE: &str = "claude-code";
 /// Built-in tables by host.
-pub(crate) const EMBEDDED: [(&str, &str); 1] =
-    [(CLAUDE_CODE, include_str!("../../../config/hosts/claude-code.yaml"))];
+pub(crate) const EMBEDDED: [(&str, &str); 4] = [
+    ("claude-code", include_str!("../../../config/hosts/claude-code.yaml")),
+    ("codex", include_str!("../../../config/hosts/codex.yaml")),
+    ("gemini-cli", include_str!("../../../config/hosts/gemini-cli.yaml")),
+    ("cursor", include_str!("../../../config/hosts/cursor.yaml")),
+];
 
 /// Extent of the checks on a table before use.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +74,9 @@ fn check_table(
     let file: HostFile = document.parse().map_err(|error| vec![error])?;
     let (mut tools, mut errors) = (Vec::new(), Vec::new());
     for (key, row) in file.tools.iter() {
-        match host_tool(key, row, document).and_then(|tool| check_examples(tool, key, document, scrutiny)) {
+        match host_tool(name, (key, row), document)
+            .and_then(|tool| check_examples(tool, key, document, scrutiny))
+        {
             Ok(tool) => tools.push(tool),
             Err(error) => errors.push(error),
         }
@@ -78,14 +84,15 @@ fn check_table(
     if !errors.is_empty() {
         return Err(errors);
     }
-    Ok(Host { name: name.to_owned(), on_permit: file.on_permit, user_home: None, tools })
+    let (on_permit, on_approval) = (file.on_permit, file.on_approval);
+    Ok(Host { name: name.to_owned(), on_permit, on_approval, user_home: None, tools })
 }
 
 type HostToolEntry = (HostToolName, HostTool);
 
 fn host_tool(
-    key: &Located<String>,
-    row: &HostToolRow,
+    host: &str,
+    (key, row): (&Located<String>, &HostToolRow),
     document: &Document,
 ) -> Result<HostToolEntry, DocumentError> {
     let at_key = |message: &str| document.error_at(key.line, key.column, message);
@@ -107,7 +114,7 @@ fn host_tool(
     let governed =
         row.rules_of.as_ref().map_or_else(|| key.to_ascii_lowercase(), |rules| rules.value.clone());
     let mut spec = ToolSpec::new(&governed, &format!("{} of a host", key.value), category, risk);
-    spec.requires_approval = row.requires_approval;
+    spec.requires_approval = row.asks();
     spec.example = row.example.clone();
     let place = row.rules_of.as_ref().unwrap_or(key);
     let define = |commands: CommandTreatment| {
@@ -115,13 +122,35 @@ fn host_tool(
         spec.check().map_err(|error| document.error_at(place.line, place.column, &error.to_string()))
     };
     let mut tool = JudgedTool::new(define(CommandTreatment::AsText)?, host_arguments(row, document)?);
-    if row.arguments.iter().any(|(_, argument)| argument.is == HostArgumentKind::Command) {
+    if row.command_argument().is_some() {
         tool = tool.with_commands(define(CommandTreatment::AsCommand)?);
+    }
+    if let Some(asks) = &row.requires_approval {
+        let (file, id) = (format!("hosts/{host}.yaml"), format!("{governed}.requires_approval"));
+        tool = tool.with_approval_rule(RuleRef { file: file.into(), line: asks.line, id: id.into() });
+    }
+    if row.curated == Some(false) {
+        tool = tool.without_curated_map();
+    }
+    if let Some(argument) = reading_lines(row, document)? {
+        tool = tool.with_reading_lines(argument);
     }
     if let Some(below) = directory_listing(row, document)? {
         tool = tool.with_listing(below);
     }
     Ok((name, HostTool::Judged(Box::new(tool))))
+}
+
+/// Returns the argument with lines that are permitted if they only read.
+fn reading_lines(row: &HostToolRow, document: &Document) -> Result<Option<String>, DocumentError> {
+    match (row.reading_lines.as_ref().filter(|reading| reading.value), row.command_argument()) {
+        (None, _) => Ok(None),
+        (Some(_), Some(argument)) if row.asks() => Ok(Some(argument.to_owned())),
+        (Some(reading), _) => {
+            let message = "`reading_lines` needs `requires_approval` and an argument that is a command";
+            Err(document.error_at(reading.line, reading.column, message))
+        }
+    }
 }
 
 fn directory_listing(
@@ -164,11 +193,11 @@ enum CommandTreatment {
 /// Parses a tool name in the host's spelling, with an optional `*` at the end.
 fn tool_name(key: &Located<String>, document: &Document) -> Result<HostToolName, DocumentError> {
     let (name, begins) = key.strip_suffix('*').map_or((key.as_str(), false), |start| (start, true));
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if name.is_empty() || !name.chars().all(plain) {
         let message = format!("`{}` is not the name of a tool", key.value);
         let error = document.error_at(key.line, key.column, &message);
-        return Err(error.with_suggestion("use letters, digits, _, - and .; a final * is a wildcard"));
+        return Err(error.with_suggestion("use letters, digits, _, -, . and :; a final * is a wildcard"));
     }
     Ok(if begins { HostToolName::Prefix(name.to_owned()) } else { HostToolName::Exact(name.to_owned()) })
 }
@@ -188,6 +217,11 @@ fn input_schema(row: &HostToolRow, commands: CommandTreatment) -> Value {
                 CommandTreatment::AsText => json!({"type": "string"}),
                 CommandTreatment::AsCommand => json!({"type": "string", "format": "command"}),
             },
+            HostArgumentKind::Patch => {
+                let file = json!({"type": "string", "format": "path", "x-sinew-access": access});
+                properties.insert(PATCHED_FILES.to_owned(), json!({"type": "array", "items": file}));
+                json!({"type": "string"})
+            }
         };
         properties.insert(key.value.clone(), schema);
         if argument.default.is_none() {
@@ -222,6 +256,7 @@ fn host_argument(key: &str, argument: &HostArgumentRow) -> Option<HostArgument> 
             key,
             base_argument: argument.below.as_ref().map(|below| below.value.clone()),
         }),
+        HostArgumentKind::Patch => Some(HostArgument::Patch { key }),
         HostArgumentKind::Url | HostArgumentKind::Command => None,
     }
 }

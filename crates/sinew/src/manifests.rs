@@ -22,12 +22,12 @@ use crate::terminal::{escape_invisible, print_warning};
 /// Registers the tools of manifests. A problem is printed and affects only its own manifest or tool; those that
 /// keep one from being used are returned.
 pub(crate) fn register(
-    (setting, settings): (&CommandContext, &Settings),
+    (context, settings): (&CommandContext, &Settings),
     gatekeeper: &HttpGateway,
     taking: PinVersion,
     registry: &mut ToolRegistry,
 ) -> Result<Vec<ManifestProblem>, CommandError> {
-    let folder = setting.home().tools_dir();
+    let folder = context.home().tools_dir();
     let loaded = match folder.is_dir() {
         true => load_manifests(&counted_files(folder, settings.limits.max_manifests)?, registry)?,
         false => return Ok(Vec::new()),
@@ -44,11 +44,11 @@ pub(crate) fn register(
         Sandbox::of_this_process(),
         function_workers::shared_workers(),
         gatekeeper,
-        setting.pipeline_entry(),
+        context.pipeline_entry(),
     );
     // A reload of the accepted copy must find the same programs behind the tools.
-    let accepted = setting.home().config_copy().map(accepted_config::accepted_origins).unwrap_or_default();
-    let connectors = connectors.with_accepted_origins(accepted).with_pin_store(pin_store(setting, taking));
+    let accepted = context.home().config_copy().map(accepted_config::accepted_origins).unwrap_or_default();
+    let connectors = connectors.with_accepted_origins(accepted).with_pin_store(pin_store(context, taking));
     let connectors = connectors.with_keys(host_keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
         let message = format!("the tool `{}` is skipped: {}", skipped.name, skipped.why);
@@ -97,10 +97,10 @@ pub(crate) fn describe_keys(settings: &Settings) -> BTreeMap<String, String> {
 
 /// Returns the store of MCP tool definitions, which adds the first definitions of a server to the accepted
 /// copy.
-fn pin_store(setting: &CommandContext, taking: PinVersion) -> PinStore {
-    let (keeper, home) = (setting.accepted_writer().clone(), setting.home().clone());
+fn pin_store(context: &CommandContext, taking: PinVersion) -> PinStore {
+    let (keeper, home) = (context.accepted_writer().clone(), context.home().clone());
     let seal = move |id: &str, text: &[u8]| keeper.add_pins(&home, id, text);
-    accepted_config::pin_store(setting.home(), taking).with_sealer(Arc::new(seal))
+    accepted_config::pin_store(context.home(), taking).with_sealer(Arc::new(seal))
 }
 
 fn load_manifests(files: &[PathBuf], registry: &ToolRegistry) -> Result<ManifestLoadResult, CommandError> {

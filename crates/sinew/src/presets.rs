@@ -1,4 +1,4 @@
-//! Ready-made project policies. Each is shown as a table before it is written.
+//! Ready-made policies for projects and for the home. Each is shown as a table before it is written.
 
 use std::path::Path;
 
@@ -33,6 +33,17 @@ impl ProjectPreset {
         }
     }
 
+    /// Shows the policy of the home as a table, and returns its text for `tools.yaml`.
+    pub(crate) fn show_home_policy(self) -> Result<&'static str, CommandError> {
+        let text = match self {
+            ProjectPreset::Coding => HOME_CODING,
+            ProjectPreset::Review => HOME_REVIEW,
+            ProjectPreset::Research => HOME_RESEARCH,
+            ProjectPreset::Docs => HOME_DOCS,
+        };
+        show("tools.yaml", text).map(|()| text)
+    }
+
     /// Shows the policy as a table and writes it to a project that has none.
     pub(crate) fn write(self, project: &Path) -> Result<(), CommandError> {
         let file = project.join(PROJECT_POLICY);
@@ -40,12 +51,7 @@ impl ProjectPreset {
             let problem = CommandError::usage(format!("`{}` exists already", file.display()));
             return Err(problem.with_hint("edit it, or move it away first"));
         }
-        let document = Document::from_text(PROJECT_POLICY, self.text()).map_err(CommandError::failed)?;
-        let mut table = render::plain_table();
-        for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
-            table.add_row(row);
-        }
-        print_result_line(table)?;
+        show(PROJECT_POLICY, self.text())?;
         strict_yaml::replace_private_file(&file, self.text().as_bytes()).map_err(|error| {
             CommandError::configuration(format!("{} cannot be written: {error}", file.display()))
         })?;
@@ -55,10 +61,22 @@ impl ProjectPreset {
     }
 }
 
+/// Prints a policy as a table.
+fn show(name: &str, text: &str) -> Result<(), CommandError> {
+    let document = Document::from_text(name, text).map_err(CommandError::failed)?;
+    let mut table = render::plain_table();
+    for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
+        table.add_row(row);
+    }
+    print_result_line(table)
+}
+
 /// Returns one row for each rule: the tool, the key and its value.
 fn rows(node: &YamlNode, tool: &str) -> Vec<[String; 3]> {
     let row = |(key, value): &(strict_yaml::Located<String>, YamlNode)| match (&value.kind, tool) {
-        (YamlNodeKind::Mapping(_), _) if key.value == "tools" => rows(value, ""),
+        (YamlNodeKind::Mapping(_), _) if matches!(key.value.as_str(), "tools" | "tool_categories") => {
+            rows(value, "")
+        }
         (YamlNodeKind::Mapping(_), "") => rows(value, &key.value),
         _ => {
             let tool = if tool.is_empty() { "every tool" } else { tool };
@@ -97,5 +115,40 @@ const DOCS: &str = "\
 forbidden_paths: [\"**/.env\", \"**/.env.*\"]
 tools:
   write_file: {allowed_paths: [docs/**]}
+  delete_file: {requires_approval: true}
+";
+
+const HOME_CODING: &str = "\
+# yaml-language-server: $schema=schema/tools.json
+# Your policy: write code in the workspaces. It tightens the built-in policy. See docs/policy.md.
+tools:
+  write_file: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
+  edit_file: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
+  create_directory: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
+  delete_file: {requires_approval: true, forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
+";
+
+const HOME_REVIEW: &str = "\
+# yaml-language-server: $schema=schema/tools.json
+# Your policy: read only. Every change and every program needs your approval. See docs/policy.md.
+tool_categories:
+  system_write: {requires_approval_in_modes: [NORMAL, ALERT, DEGRADED, RECOVERY]}
+tools: {}
+";
+
+const HOME_RESEARCH: &str = "\
+# yaml-language-server: $schema=schema/tools.json
+# Your policy: read and fetch. Every change needs your approval, and no program runs. See docs/policy.md.
+tool_categories:
+  system_write: {requires_approval_in_modes: [NORMAL, ALERT, DEGRADED, RECOVERY]}
+tools:
+  run_command: {allowed_commands: []}
+";
+
+const HOME_DOCS: &str = "\
+# yaml-language-server: $schema=schema/tools.json
+# Your policy: write documentation. No program runs, and deleting needs your approval. See docs/policy.md.
+tools:
+  run_command: {allowed_commands: []}
   delete_file: {requires_approval: true}
 ";

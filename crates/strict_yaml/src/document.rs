@@ -142,8 +142,10 @@ impl Document {
         let Err(error) = serde_saphyr::from_str_with_options::<T>(&masked, translate::options()) else {
             return Ok(());
         };
-        let (line, column) =
-            error.without_snippet().location().map_or((0, 0), |place| (place.line(), place.column()));
+        let (line, column) = error
+            .without_snippet()
+            .location()
+            .map_or((0, 0), |location| (location.line(), location.column()));
         match found.into_iter().find(|(at, _)| *at == (line, column)) {
             Some((_, text)) => {
                 let error =

@@ -50,8 +50,8 @@ impl DocumentError {
         {
             let word = rest.split(['`', '"']).next().unwrap_or_default();
             if !known.contains(&word) {
-                let kept = end + before.len();
-                self.message.truncate(kept);
+                let length = end + before.len();
+                self.message.truncate(length);
                 self.message.push_str("[not shown]");
                 self.suggestion = None;
                 break;

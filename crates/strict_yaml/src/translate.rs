@@ -34,7 +34,7 @@ pub(crate) fn options() -> Options {
 /// Converts an error of the second pass.
 pub(crate) fn translate(document: &Document, error: &Error) -> DocumentError {
     let error = error.without_snippet();
-    let (line, column) = error.location().map_or((0, 0), |place| (place.line(), place.column()));
+    let (line, column) = error.location().map_or((0, 0), |location| (location.line(), location.column()));
     let (message, suggestion) = message_and_suggestion(error);
     DocumentError { suggestion, ..document.error_at(line, column, &message) }
 }
@@ -61,8 +61,8 @@ fn message_and_suggestion(error: &Error) -> (String, Option<String>) {
     }
 }
 
-fn suggest_known(given: &str, known: &[&'static str]) -> String {
-    match tool::text::nearest_word(given, known.iter().copied()) {
+fn suggest_known(unknown: &str, known: &[&'static str]) -> String {
+    match tool::text::nearest_word(unknown, known.iter().copied()) {
         Some(word) => format!("did you mean `{word}`?"),
         None => format!("known here: {}", known.join(", ")),
     }

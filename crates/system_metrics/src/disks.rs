@@ -60,11 +60,11 @@ pub(crate) fn percent(part: u64, whole: u64) -> Option<f64> {
 pub(crate) fn parse_linux_mounts(text: &str) -> Vec<MountEntry> {
     let plain = |word: &str| word.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
     let one = |line: &str| {
-        let mut words = line.split(' ');
+        let mut columns = line.split(' ');
         Some(MountEntry {
-            device: plain(words.next()?),
-            mount_point: plain(words.next()?),
-            filesystem: words.next()?.to_owned(),
+            device: plain(columns.next()?),
+            mount_point: plain(columns.next()?),
+            filesystem: columns.next()?.to_owned(),
         })
     };
     text.lines().filter_map(one).collect()

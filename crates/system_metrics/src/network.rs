@@ -43,12 +43,12 @@ pub(crate) fn parse_linux_counters(text: &str) -> InterfaceCounters {
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
 pub(crate) fn parse_macos_counters(text: &str) -> InterfaceCounters {
     let one = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let is_link = words.get(2)?.starts_with("<Link#");
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let is_link = columns.get(2)?.starts_with("<Link#");
         // From the end: Ipkts Ierrs Ibytes Opkts Oerrs Obytes Coll.
-        let from_end = |place: usize| words.len().checked_sub(place).and_then(|at| words.get(at));
+        let from_end = |offset: usize| columns.len().checked_sub(offset).and_then(|at| columns.get(at));
         let (received, sent) = (from_end(5)?.parse().ok()?, from_end(2)?.parse().ok()?);
-        is_link.then(|| (words.first().map(|name| name.trim_end_matches('*').to_owned()), received, sent))
+        is_link.then(|| (columns.first().map(|name| name.trim_end_matches('*').to_owned()), received, sent))
     };
     let named = text.lines().filter_map(one);
     named.filter_map(|(name, received, sent)| Some((name?, received, sent))).collect()

@@ -19,8 +19,8 @@ pub(crate) fn read_pressures(memory_left: Option<f64>) -> Pressures {
 /// Returns the level for a percentage of free memory.
 fn level_from_free_percent(percent: f64) -> f64 {
     match percent {
-        left if left < 2.0 => CRITICAL,
-        left if left < 5.0 => SHORT,
+        free_percent if free_percent < 2.0 => CRITICAL,
+        free_percent if free_percent < 5.0 => SHORT,
         _ => NORMAL,
     }
 }

@@ -57,15 +57,16 @@ impl SystemSampler {
             state.last_request = Some(Instant::now());
             self.ensure_running(&mut state);
             // A snapshot older than two periods is outdated; two leave time for the sampling itself.
-            let known = state.latest.as_ref().filter(|seen| seen.taken.elapsed() < self.shared.period * 2);
-            if let Some(known) = known.filter(|seen| seen.cpu.total_percent.is_some()) {
+            let known =
+                state.latest.as_ref().filter(|sample| sample.taken.elapsed() < self.shared.period * 2);
+            if let Some(known) = known.filter(|sample| sample.cpu.total_percent.is_some()) {
                 return Some(Arc::clone(known));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return known.cloned();
             }
-            let waited = self.shared.updated.wait_timeout(state, left);
+            let waited = self.shared.updated.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -94,11 +95,11 @@ fn sample_until_idle(shared: &SamplerShared) {
     let mut instruments = MetricsProbe::new();
     let mut pause = FIRST_INTERVAL.min(shared.period);
     loop {
-        let seen = Arc::new(instruments.sample());
+        let sample = Arc::new(instruments.sample());
         let mut state = shared.lock_state();
-        state.latest = Some(seen);
+        state.latest = Some(sample);
         shared.updated.notify_all();
-        if state.last_request.is_none_or(|asked| asked.elapsed() > shared.idle_timeout) {
+        if state.last_request.is_none_or(|last_request| last_request.elapsed() > shared.idle_timeout) {
             state.running = false;
             return;
         }

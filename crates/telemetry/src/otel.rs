@@ -150,10 +150,10 @@ impl ExportPipelines {
         let mut started = 0;
         for step in steps {
             let (all, report) = (Arc::clone(self), report.clone());
-            let left = deadline.saturating_duration_since(Instant::now());
+            let remaining = deadline.saturating_duration_since(Instant::now());
             let thread = std::thread::Builder::new().name("sinew-otlp-stop".to_owned());
             let begun = thread.spawn(move || {
-                let done = step(&all, left);
+                let done = step(&all, remaining);
                 // The last reference drops the HTTP clients on this thread and not on the thread of the
                 // guard.
                 drop(all);

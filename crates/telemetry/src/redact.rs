@@ -162,8 +162,9 @@ impl Redactor {
         let mut spans = Vec::new();
         self.configured.find(text, &mut spans);
         find_built_in(text, &mut spans);
-        let telling = spans.iter().map(|span| span.detector).filter(|found| *found != DetectorId::Assignment);
-        let mut names: Vec<&str> = telling
+        let by_shape =
+            spans.iter().map(|span| span.detector).filter(|found| *found != DetectorId::Assignment);
+        let mut names: Vec<&str> = by_shape
             .map(|detector| self.detector_name(detector))
             .chain(self.first_warning_pattern(text))
             .collect();

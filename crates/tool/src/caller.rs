@@ -1,11 +1,15 @@
 //! Identity of a caller: facts from the kernel and the endpoint, narrowed by the name the client gives
 //! itself.
 
+mod key;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::canonical;
+
+pub use key::{CallerKey, CallerKeyError, ProcessIdentity};
 
 /// Endpoint through which a call arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -77,6 +81,10 @@ pub struct Caller {
     /// Worker session this call belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Identity that limits count by: the process of the peer, the opener of its worker session, or the host of a hook.
+    /// `None` in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<CallerKey>,
 }
 
 impl Caller {
@@ -90,6 +98,30 @@ impl Caller {
     /// Returns a digest that identifies the party, as a key for state that no other party may find.
     pub fn party_digest(&self) -> String {
         canonical::sha256_hex(&canonical::bytes(&json!(self.identity())))
+    }
+
+    /// Returns true if two calls belong to the same party and come from the same process or worker session. Another
+    /// process can copy a client name, so state that must not be shared is bound to this.
+    pub fn is_same_instance(&self, other: &Caller) -> bool {
+        self.is_same_party(other) && self.bound_key() == other.bound_key()
+    }
+
+    /// Returns a digest that identifies the party and its process, as a key for state that no other process may
+    /// find.
+    pub fn instance_digest(&self) -> String {
+        canonical::sha256_hex(&canonical::bytes(&json!([self.identity(), self.bound_key()])))
+    }
+
+    /// Returns the identity that limits are counted by.
+    pub fn key(&self) -> CallerKey {
+        let peer = || self.pid.map_or(CallerKey::User(self.uid), CallerKey::of_pid);
+        self.account.unwrap_or_else(peer)
+    }
+
+    /// Key that state of this caller is bound to. Each command of the operator is a process of its own, so the
+    /// operator has none.
+    fn bound_key(&self) -> Option<CallerKey> {
+        (self.endpoint.party() == EndpointParty::Agents).then(|| self.key())
     }
 
     fn identity(&self) -> (u32, Option<&str>, Option<&str>, EndpointParty) {
@@ -113,5 +145,30 @@ mod tests {
             ["door", "endpoint"].map(|name| serde_json::from_value::<Caller>(record(name)).unwrap());
         assert_eq!((&old, old.endpoint), (&new, CallerEndpoint::Mcp));
         assert_eq!(json!(old), record("endpoint"));
+        assert_eq!(old.key(), CallerKey::User(1));
+    }
+
+    #[test]
+    fn process_with_a_copied_name_is_another_instance() {
+        let caller = |pid, started, endpoint| Caller {
+            uid: 1,
+            pid: Some(pid),
+            endpoint,
+            connection: 1,
+            client: Some("agent".to_owned()),
+            session: None,
+            account: Some(CallerKey::Process(ProcessIdentity { pid, started })),
+        };
+        let agent = |pid, started| caller(pid, started, CallerEndpoint::Mcp);
+        let first = agent(7, Some(1));
+        let again = Caller { connection: 2, endpoint: CallerEndpoint::Socket, ..first.clone() };
+        assert!(first.is_same_instance(&again), "another connection of the same process");
+        assert_eq!(first.instance_digest(), again.instance_digest());
+        for other in [agent(8, Some(1)), agent(7, Some(2)), agent(7, None)] {
+            assert!(first.is_same_party(&other) && !first.is_same_instance(&other), "{other:?}");
+            assert_ne!(first.instance_digest(), other.instance_digest());
+        }
+        let operator = |pid| caller(pid, None, CallerEndpoint::Control);
+        assert!(operator(1).is_same_instance(&operator(2)), "each command is a process of its own");
     }
 }

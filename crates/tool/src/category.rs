@@ -1,5 +1,5 @@
-//! Tool categories. The set is open, because `tools.yaml` may declare more, so this is a checked name, not an
-//! enum.
+//! Category and risk level of a tool, by which governance selects rules. The set of categories is open, because
+//! `tools.yaml` may declare more, so a category is a checked name, not an enum.
 
 use std::borrow::Cow;
 
@@ -58,3 +58,32 @@ impl std::fmt::Display for Category {
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a category name: use 1 to 32 of a-z, 0-9 and _, starting with a letter")]
 pub struct InvalidCategory(String);
+
+/// Level of harm a tool can do. It decides how durable its ledger records are and who must approve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RiskLevel {
+    /// Reads harmless data.
+    Low,
+    /// Reaches beyond the machine, or reads private data.
+    Medium,
+    /// Changes the machine.
+    High,
+}
+
+impl RiskLevel {
+    /// Returns the name used in configuration, messages and ledger records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RiskLevel::Low => "low",
+            RiskLevel::Medium => "medium",
+            RiskLevel::High => "high",
+        }
+    }
+}
+
+impl std::fmt::Display for RiskLevel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -92,12 +92,12 @@ pub struct ToolDefinition {
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]
     pub(crate) outward: Vec<ExternalTargetArgument>,
-    #[serde(rename = "definition_hash", skip_serializing_if = "is_not_taken")]
+    #[serde(rename = "definition_hash", skip_serializing_if = "is_not_computed")]
     pub(crate) hash: SharedText,
 }
 
 /// Returns true if the hash is not computed yet.
-fn is_not_taken(hash: &SharedText) -> bool {
+fn is_not_computed(hash: &SharedText) -> bool {
     hash.is_empty()
 }
 

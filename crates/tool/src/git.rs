@@ -96,8 +96,8 @@ pub fn is_git_entry(name: &OsStr) -> bool {
     is_git_marker(name) || is_acted_on_by_git(name)
 }
 
-fn is_one_of(folded: &str, mut words: impl Iterator<Item = &'static str>) -> bool {
-    words.any(|word| word.eq_ignore_ascii_case(folded))
+fn is_one_of(folded: &str, mut names: impl Iterator<Item = &'static str>) -> bool {
+    names.any(|word| word.eq_ignore_ascii_case(folded))
 }
 
 /// A name as a volume compares it that ignores case. Upper case first: it spells out ligatures and the long `ſ`. Normal
@@ -108,8 +108,8 @@ fn folded(name: &OsStr) -> String {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
-    let seen: String = name.chars().filter(|c| !is_ignored_in_names(*c)).collect();
-    seen.to_uppercase().to_lowercase()
+    let visible: String = name.chars().filter(|c| !is_ignored_in_names(*c)).collect();
+    visible.to_uppercase().to_lowercase()
 }
 
 /// Returns true for characters that some file systems leave out when they compare names.

@@ -4,17 +4,15 @@
 //! Every other crate uses these types. This crate opens no file, reads no clock and knows no wire protocol.
 //! Values are checked once, when they are constructed, and are immutable afterwards.
 
-mod caller;
 mod category;
 mod failure;
-mod id;
 mod mode;
 mod name;
 mod path_text;
 mod progress;
-mod risk;
 mod trace;
 
+pub mod caller;
 pub mod canonical;
 pub mod definition;
 pub mod escaped_json;
@@ -24,18 +22,16 @@ pub mod result;
 pub mod strict_json;
 pub mod text;
 
-pub use caller::{Caller, CallerEndpoint, EndpointParty};
-pub use category::Category;
+pub use caller::{Caller, CallerEndpoint};
+pub use category::{Category, RiskLevel};
 pub use definition::{ToolDefinition, ToolSpec};
 pub use failure::{Failure, FailureKind, FaultParty};
-pub use id::CallId;
 pub use mode::Mode;
 pub use name::ToolName;
 pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, RuleRef};
 pub use result::{ToolOutput, ToolResult};
-pub use risk::RiskLevel;
-pub use trace::TraceContext;
+pub use trace::{CallId, TraceContext};
 
 /// Arguments of a call: a JSON object that keeps the order of its keys.
 pub type Arguments = serde_json::Map<String, serde_json::Value>;

@@ -26,17 +26,11 @@ pub fn parse_program_output(text: &[u8]) -> Result<Value, JsonError> {
     read(serde_json::Deserializer::from_slice(text), JsonStrictness::ProgramOutput)
 }
 
-/// Like `parse`, but builds another type than `Value`. The seed must check the objects that it reads itself,
-/// with `StrictValueSeed::check_text`, and with `duplicate_key_error` for a repeated key.
-pub fn parse_with<'de, S: DeserializeSeed<'de>>(text: &'de str, seed: S) -> Result<S::Value, JsonError> {
-    read(serde_json::Deserializer::from_str(text), seed)
-}
-
-fn read<'de, R: serde_json::de::Read<'de>, S: DeserializeSeed<'de>>(
+fn read<'de, R: serde_json::de::Read<'de>>(
     mut deserializer: serde_json::Deserializer<R>,
-    seed: S,
-) -> Result<S::Value, JsonError> {
-    let value = seed.deserialize(&mut deserializer).map_err(JsonError::from)?;
+    strictness: JsonStrictness,
+) -> Result<Value, JsonError> {
+    let value = strictness.deserialize(&mut deserializer).map_err(JsonError::from)?;
     deserializer.end().map_err(JsonError::from)?;
     Ok(value)
 }
@@ -57,11 +51,6 @@ pub fn count_values(text: &[u8]) -> usize {
         }
     }
     count
-}
-
-/// Creates the error for a repeated key.
-pub fn duplicate_key_error<E: serde::de::Error>(key: &str) -> E {
-    E::custom(format!("{DUPLICATE} `{}`", key.escape_debug()))
 }
 
 /// Error for a text that is not acceptable JSON, with its position.
@@ -100,25 +89,6 @@ impl From<serde_json::Error> for JsonError {
 
 const DUPLICATE: &str = "duplicate key";
 const NUL: &str = "NUL character";
-
-/// Seed that reads a nested value under the rules of `parse`, for seeds passed to `parse_with`.
-#[derive(Debug, Clone, Copy)]
-pub struct StrictValueSeed;
-
-impl StrictValueSeed {
-    /// Checks that a string or an object key is allowed.
-    pub fn check_text<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
-        JsonStrictness::Strict.check_text(text)
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for StrictValueSeed {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        JsonStrictness::Strict.deserialize(deserializer)
-    }
-}
 
 /// Set of checks to apply. As a seed it reads a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +165,8 @@ impl<'de> Visitor<'de> for JsonStrictness {
                     *known.get_mut() = entries.next_value_seed(self)?;
                 }
                 Entry::Occupied(known) => {
-                    return Err(duplicate_key_error(known.key()));
+                    let key = known.key().escape_debug();
+                    return Err(serde::de::Error::custom(format!("{DUPLICATE} `{key}`")));
                 }
                 // Inserting before the value is read avoids a second lookup of the key.
                 Entry::Vacant(free) => *free.insert(Value::Null) = entries.next_value_seed(self)?,

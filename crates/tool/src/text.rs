@@ -5,8 +5,8 @@ mod invisible;
 mod nearest;
 mod shared_text;
 
-pub use crate::id::random_id;
 pub use crate::path_text::{parse_path, path_to_text};
+pub use crate::trace::random_id;
 
 use std::borrow::Cow;
 

@@ -49,7 +49,7 @@ enum Stopwatch {
     Thread(Duration),
     /// Wall clock, for a body that does not block. It overestimates slightly, and reading the thread clock
     /// would take as long as such a body does.
-    Wall(Instant),
+    Elapsed(Instant),
 }
 
 impl Stopwatch {
@@ -57,14 +57,14 @@ impl Stopwatch {
         Stopwatch::Thread(thread_cpu())
     }
 
-    fn wall() -> Self {
-        Stopwatch::Wall(Instant::now())
+    fn elapsed() -> Self {
+        Stopwatch::Elapsed(Instant::now())
     }
 
     fn milliseconds(&self) -> f64 {
         let used = match self {
             Stopwatch::Thread(began) => thread_cpu().saturating_sub(*began),
-            Stopwatch::Wall(began) => began.elapsed(),
+            Stopwatch::Elapsed(began) => began.elapsed(),
         };
         used.as_secs_f64() * 1000.0
     }
@@ -91,15 +91,17 @@ where
         (self.preview)(permit, &permit.call().typed()?)
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
         let body = Arc::clone(&self.body);
         Box::pin(async move {
-            if is_prefetched(order.value()) {
-                return run_body(&body, &order, &Stopwatch::wall());
+            if is_prefetched(recorded_permit.value()) {
+                return run_body(&body, &recorded_permit, &Stopwatch::elapsed());
             }
-            match tokio::task::spawn_blocking(move || run_body(&body, &order, &Stopwatch::thread())).await {
+            match tokio::task::spawn_blocking(move || run_body(&body, &recorded_permit, &Stopwatch::thread()))
+                .await
+            {
                 Ok(end) => end,
-                // The panic propagates to the caller of the order, which turns it into a failed call.
+                // The panic propagates to the caller of `run`, which turns it into a failed call.
                 Err(stopped) => match stopped.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
                     Err(_) => Err(Failure::new(FailureKind::Cancelled, "Sinew is shutting down")),
@@ -111,20 +113,20 @@ where
 
 fn run_body<A: DeserializeOwned, O: Serialize>(
     body: &BlockingBody<A, O>,
-    order: &RecordedPermit,
+    recorded_permit: &RecordedPermit,
     stopwatch: &Stopwatch,
 ) -> Result<ToolOutput, Failure> {
-    let permit = order.value();
+    let permit = recorded_permit.value();
     let arguments = permit.call().typed()?;
-    let mut answer = match body {
+    let mut output = match body {
         BlockingBody::ReadOnly(read) => read(permit, &arguments)?,
         BlockingBody::FileChanging(change_files, store) => {
-            let change = ChangeContext { permit, saving: store.for_call(order.call_id()) };
-            let mut answer = change_files(&change, &arguments)?;
-            answer.metadata.undoable = change.saving.recorded_changes() > 0;
-            answer
+            let change = ChangeContext { permit, saving: store.for_call(recorded_permit.call_id()) };
+            let mut output = change_files(&change, &arguments)?;
+            output.metadata.undoable = change.saving.recorded_changes() > 0;
+            output
         }
     };
-    answer.metadata.usage.cpu_ms = stopwatch.milliseconds();
-    answer.into_output()
+    output.metadata.usage.cpu_ms = stopwatch.milliseconds();
+    output.into_output()
 }

@@ -21,27 +21,27 @@ pub(crate) fn longest_prefix(text: &str, budget: u64) -> &str {
     if (text.len() as u64).saturating_mul(MAX_ESCAPE_BYTES) <= budget {
         return text;
     }
-    let mut left = budget;
+    let mut remaining = budget;
     for (at, c) in text.char_indices() {
         let cost = match c {
             '"' | '\\' | '\n' | '\r' | '\t' => 2,
             c if c.is_ascii_control() => MAX_ESCAPE_BYTES,
             c => c.len_utf8() as u64,
         };
-        if cost > left {
+        if cost > remaining {
             return text.get(..at).unwrap_or_default();
         }
-        left -= cost;
+        remaining -= cost;
     }
     text
 }
 
 /// Returns the first items that together take at most `budget` bytes as JSON.
 pub(crate) fn take_fitting<T: Serialize>(items: Vec<T>, budget: u64) -> Vec<T> {
-    let mut left = budget;
+    let mut remaining = budget;
     let mut fits = |item: &T| {
         let cost = serde_json::to_string(item).map_or(u64::MAX, |text| text.len() as u64 + 1);
-        left.checked_sub(cost).map(|rest| left = rest).is_some()
+        remaining.checked_sub(cost).map(|rest| remaining = rest).is_some()
     };
     items.into_iter().take_while(|item| fits(item)).collect()
 }

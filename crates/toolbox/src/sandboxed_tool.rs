@@ -58,27 +58,27 @@ where
         (self.preview)(permit, &permit.call().typed()?)
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        self.run_with_progress(order, Progress::default())
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        self.run_with_progress(recorded_permit, Progress::default())
     }
 
-    fn run_with_progress(&self, order: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
+    fn run_with_progress(&self, recorded_permit: Arc<RecordedPermit>, progress: Progress) -> ExecutorFuture {
         let (sandbox, body) = (self.sandbox.clone(), self.body);
-        let deadline = Instant::now() + order.value().timeout();
+        let deadline = Instant::now() + recorded_permit.value().timeout();
         Box::pin(async move {
-            let arguments: A = order.value().call().typed()?;
+            let arguments: A = recorded_permit.value().call().typed()?;
             let mut session = SandboxSession {
                 sandbox,
-                order,
+                recorded_permit,
                 deadline,
                 progress,
                 usage: Usage::default(),
                 tier: SandboxTier::None,
             };
-            let answered = body(&mut session, &arguments).await;
+            let result = body(&mut session, &arguments).await;
             let (usage, sandbox) = (session.usage, session.tier);
-            let answer = answered.map_err(|failure| Failure { sandbox, ..failure })?;
-            Ok(ToolOutput { usage, sandbox, ..answer.into_output()? })
+            let output = result.map_err(|failure| Failure { sandbox, ..failure })?;
+            Ok(ToolOutput { usage, sandbox, ..output.into_output()? })
         })
     }
 }
@@ -86,7 +86,7 @@ where
 /// Sandbox access of one call: deadline, progress reports and the resource usage so far.
 pub(crate) struct SandboxSession {
     sandbox: Sandbox,
-    order: Arc<RecordedPermit>,
+    recorded_permit: Arc<RecordedPermit>,
     pub(crate) deadline: Instant,
     progress: Progress,
     usage: Usage,
@@ -95,7 +95,7 @@ pub(crate) struct SandboxSession {
 
 impl SandboxSession {
     pub(crate) fn permit(&self) -> &Permit {
-        self.order.value()
+        self.recorded_permit.value()
     }
 
     /// Reports progress to the clients that follow the call.
@@ -126,10 +126,11 @@ impl SandboxSession {
         command: SandboxCommand,
         on_output: Option<OutputListener>,
     ) -> Result<RunReport, Failure> {
-        let order = Arc::clone(&self.order);
-        let confined =
-            sandbox::prepare(move |awaited| Ok(ConfinedCommand::prepare(order.value(), &command, awaited)?))
-                .await?;
+        let recorded_permit = Arc::clone(&self.recorded_permit);
+        let confined = sandbox::prepare(move |awaited| {
+            Ok(ConfinedCommand::prepare(recorded_permit.value(), &command, awaited)?)
+        })
+        .await?;
         let report = self.sandbox.run_with_progress(confined, on_output).await?;
         let used = report.usage();
         self.tier = report.tier;
@@ -147,8 +148,8 @@ impl SandboxSession {
         &self,
         reading: impl FnOnce(&Permit) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let order = Arc::clone(&self.order);
-        let reading = tokio::task::spawn_blocking(move || reading(order.value()));
+        let recorded_permit = Arc::clone(&self.recorded_permit);
+        let reading = tokio::task::spawn_blocking(move || reading(recorded_permit.value()));
         match tokio::time::timeout_at(self.deadline.into(), reading).await {
             Ok(Ok(read)) => Ok(read),
             Ok(Err(_)) => Err(Failure::new(FailureKind::Crashed, "parsing the program's output failed")),
@@ -169,11 +170,11 @@ fn ended_by_itself(report: RunReport) -> Result<RunReport, Failure> {
 
 /// Returns a callback that reports output as progress, if a client follows the call.
 fn output_listener(progress: &Progress) -> Option<OutputListener> {
-    let (progress, mut left) = (progress.clone(), MAX_PROGRESS_BYTES);
+    let (progress, mut remaining) = (progress.clone(), MAX_PROGRESS_BYTES);
     progress.has_listener().then(|| -> OutputListener {
         Box::new(move |piece: OutputChunk<'_>| {
-            left = left.saturating_sub(piece.bytes.len());
-            if left > 0 {
+            remaining = remaining.saturating_sub(piece.bytes.len());
+            if remaining > 0 {
                 progress.report(progress_note(piece));
             }
         })

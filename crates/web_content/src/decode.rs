@@ -107,8 +107,8 @@ impl PeekReader {
 impl Read for PeekReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match (self.first.take(), into.first_mut()) {
-            (Some(first), Some(place)) => {
-                *place = first;
+            (Some(first), Some(first_byte)) => {
+                *first_byte = first;
                 Ok(1)
             }
             (first, None) => {

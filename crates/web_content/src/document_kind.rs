@@ -11,19 +11,19 @@ pub(crate) fn document_kind(bytes: &[u8], content_type: Option<&str>) -> Documen
     if beginning.starts_with(b"%PDF-") {
         return DocumentKind::Pdf;
     }
-    let reported_text =
+    let media_type =
         content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    match reported_text.as_str() {
+    match media_type.as_str() {
         "application/pdf" => DocumentKind::Pdf,
         "text/html" | "application/xhtml+xml" => DocumentKind::Html,
         "application/json" | "text/json" => DocumentKind::Json,
-        reported_text if reported_text.ends_with("+json") => DocumentKind::Json,
-        reported_text
-            if reported_text.starts_with("image/")
-                || reported_text.starts_with("audio/")
-                || reported_text.starts_with("video/") =>
+        media_type if media_type.ends_with("+json") => DocumentKind::Json,
+        media_type
+            if media_type.starts_with("image/")
+                || media_type.starts_with("audio/")
+                || media_type.starts_with("video/") =>
         {
-            if reported_text == "image/svg+xml" {
+            if media_type == "image/svg+xml" {
                 DocumentKind::Text
             } else {
                 DocumentKind::Binary
@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn document_kinds_are_distinguished() {
-        let check = |bytes: &[u8], reported_text: Option<&str>, expect: DocumentKind| {
-            assert_eq!(document_kind(bytes, reported_text), expect, "{reported_text:?}");
+        let check = |bytes: &[u8], content_type: Option<&str>, expect: DocumentKind| {
+            assert_eq!(document_kind(bytes, content_type), expect, "{content_type:?}");
         };
         check(b"x", Some("text/html; charset=utf-8"), DocumentKind::Html);
         check(b" <!DOCTYPE html><p>", None, DocumentKind::Html);

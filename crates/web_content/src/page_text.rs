@@ -42,13 +42,13 @@ pub(crate) fn extract_page(
     let page = PageText { charset: Some(charset.to_owned()), ..page };
     match (kind, view) {
         (DocumentKind::Html, PagePart::Readable | PagePart::Whole) => {
-            let reported = html::convert(&text, url, view);
-            let title = reported.title.map(|title| single_line(&title, MAX_TITLE_CHARS));
+            let converted = html::convert(&text, url, view);
+            let title = converted.title.map(|title| single_line(&title, MAX_TITLE_CHARS));
             PageText {
                 title,
-                view: reported.view,
-                text: escape_invisible(&reported.text),
-                note: reported.note,
+                view: converted.view,
+                text: escape_invisible(&converted.text),
+                note: converted.note,
                 ..page
             }
         }

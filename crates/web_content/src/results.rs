@@ -52,13 +52,13 @@ fn checked_hit(title: &str, url: &str, snippet: &str, published: Option<&str>) -
 
 /// Removes results with the same address as an earlier one.
 fn without_duplicates(hits: Vec<WebSearchHit>) -> Vec<WebSearchHit> {
-    let mut kept: Vec<WebSearchHit> = Vec::new();
+    let mut unique: Vec<WebSearchHit> = Vec::new();
     for hit in hits {
-        if !kept.iter().any(|known| known.url == hit.url) {
-            kept.push(hit);
+        if !unique.iter().any(|known| known.url == hit.url) {
+            unique.push(hit);
         }
     }
-    kept
+    unique
 }
 
 fn layout_changed(why: &str) -> SearchOutcome {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tests::Bridge;
 
 use super::*;
 
@@ -136,4 +137,44 @@ fn until_suspended(control: &mut Client, count: usize) {
         assert!(Instant::now() < deadline, "not {count} wait: {calls:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Calls `write_file` as the process of a bridge, without waiting for a decision.
+fn write_as(bridge: &mut Bridge, path: &str, approval_id: Option<&str>) -> Value {
+    let mut params =
+        json!({"tool_name": "write_file", "arguments": {"path": path, "content": "x"}, "approval": "async"});
+    if let Some(id) = approval_id {
+        params["approval_id"] = json!(id);
+    }
+    bridge.request("sinew/execute", &params)["result"].clone()
+}
+
+#[test]
+fn approval_without_id_belongs_to_the_process_that_asked() {
+    let daemon = daemon_requiring_approval();
+    let start = || {
+        let mut bridge = Bridge::start(daemon.home(), &[]);
+        bridge.handshake();
+        bridge
+    };
+    let (mut first, mut copy) = (start(), start());
+    let ask = |bridge: &mut Bridge, path: &str| {
+        let pending = write_as(bridge, path, None);
+        assert_eq!(code(&pending), "approval_pending", "{pending}");
+        pending["metadata"]["refusal"]["approval_id"].as_str().expect("an id").to_owned()
+    };
+    let id = ask(&mut first, "a.txt");
+    assert_eq!(ask(&mut first, "a.txt"), id, "a repeat does not ask again");
+    decide(&mut daemon.control(), &id, "approve");
+    assert_ne!(ask(&mut copy, "a.txt"), id, "another process with the same name asks for itself");
+    assert_eq!(write_as(&mut first, "a.txt", None)["success"], true, "the process that asked continues");
+
+    // A client that was restarted continues with the id only.
+    let id = ask(&mut first, "b.txt");
+    decide(&mut daemon.control(), &id, "approve");
+    drop(first);
+    let mut restarted = start();
+    assert_ne!(ask(&mut restarted, "b.txt"), id);
+    assert_eq!(write_as(&mut restarted, "b.txt", Some(&id))["success"], true);
+    assert_eq!(completed_calls(daemon.home(), "write_file"), 2);
 }

@@ -68,12 +68,10 @@ fn manifest_tool_request_shows_the_exact_argv() {
     assert!(facts.iter().any(|fact| fact.starts_with("sees the variables PATH, HOME")), "{facts:?}");
     decide(&mut daemon.control(), &id, "approve");
     let done = call_with_approval(&daemon, "counter.count_lines", &arguments, &id);
-    let reported_text = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
+    let stdout = done["output"]["stdout"].as_str().unwrap_or_else(|| panic!("{done}"));
     assert!(
-        reported_text.contains("4 total")
-            && reported_text.contains("a b.txt")
-            && reported_text.contains("c.txt"),
-        "every file: {reported_text}"
+        stdout.contains("4 total") && stdout.contains("a b.txt") && stdout.contains("c.txt"),
+        "every file: {stdout}"
     );
 
     let (id, facts) = request_effect(&daemon, "teacher.say_again", &arguments);
@@ -136,15 +134,15 @@ fn request_shows_the_output_of_the_processor() {
     let daemon = Daemon::start_in(home);
     let arguments = json!({"text": "quiet"});
     let given = json!({"text": "QUIET!", "more": 1});
-    let reported_text = format!("gets arguments rewritten by the processor `shout`: {given}");
+    let rewrite_line = format!("gets arguments rewritten by the processor `shout`: {given}");
     for (kind, shown) in [
         ("cli", format!("argv {}", json!(["echo", "QUIET!"]))),
         ("local", format!("stdin {}", json!({"command": "echo", "arguments": given}))),
-        ("mcp", reported_text.clone()),
+        ("mcp", rewrite_line.clone()),
     ] {
         let tool = format!("{kind}-shout.echo");
         let (id, facts) = request_effect(&daemon, &tool, &arguments);
-        for line in [&shown, &reported_text] {
+        for line in [&shown, &rewrite_line] {
             assert!(facts.contains(line), "{kind}: {line}: {facts:?}");
         }
         decide(&mut daemon.control(), &id, "approve");

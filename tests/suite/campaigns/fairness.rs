@@ -1,8 +1,10 @@
 //! One hostile caller against ten good ones, on every method of the agent socket: the good ones are served, and the
-//! ledger grows by a bounded amount.
+//! ledger grows by a bounded amount. The hostile caller is a process of its own: this test binary, started again.
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,11 +20,22 @@ const FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } e
 const TRIES: u32 = 3;
 /// Bytes that one hostile caller may add to the ledger in a second.
 const LEDGER_BYTES_PER_SECOND: u64 = 2 << 20;
+/// Connections of the hostile caller, and requests that it writes at a time.
+const CONNECTIONS: usize = 4;
+const BURST: u64 = 64;
+/// Variables of the process of the hostile caller: the socket, the method and its parameters.
+const ATTACK: [&str; 3] = ["SINEW_ATTACK_SOCKET", "SINEW_ATTACK_METHOD", "SINEW_ATTACK_PARAMS"];
+const TEST: &str = "campaigns::fairness::soak_one_hostile_caller_does_not_stop_ten_good_ones";
 
 /// Requests of the hostile caller: every method, and calls that are refused, invalid or expensive to check.
 fn attacks() -> Vec<(&'static str, Value)> {
     let execute = |tool: &str, arguments: Value| json!({"tool_name": tool, "arguments": arguments});
     let client = json!({"name": "x", "version": "1"});
+    let host = |more: Value| {
+        let mut params = json!({"host": "claude-code", "tool_name": "Read"});
+        params.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        params
+    };
     vec![
         ("sinew/execute", execute("read_file", json!({"path": "seed.txt"}))),
         ("sinew/execute", execute("read_file", json!({"path": "/etc/shadow"}))),
@@ -31,15 +44,17 @@ fn attacks() -> Vec<(&'static str, Value)> {
         ("sinew/execute", execute("run_command", json!({"command": ["sleep", "1"]}))),
         ("sinew/execute", execute("search_files", json!({"path": ".", "query": "x"}))),
         ("sinew/explain", execute("write_file", json!({"path": "seed.txt", "content": "x"}))),
-        ("sinew/judge_host", json!({"url": "https://example.org/"})),
-        ("sinew/review_host", json!({"host": "claude-code", "tool": "Bash"})),
-        ("sinew/session.open", json!({})),
-        ("sinew/session.close", json!({"session": "x"})),
-        ("sinew/session.spend", json!({"session": "x"})),
-        ("sinew/session.turn", json!({"session": "x"})),
+        ("sinew/judge_host", host(json!({"tool_input": {"file_path": "/etc/passwd"}, "session_id": "x"}))),
+        ("sinew/review_host", host(json!({"tool_response": "text"}))),
+        ("sinew/session.open", json!({"allowlist": ["read_file"]})),
+        ("sinew/session.close", json!({"session_id": "x"})),
+        ("sinew/session.spend", json!({"session_id": "x", "cost": 1})),
+        ("sinew/session.turn", json!({"session_id": "x"})),
         ("sinew/status", json!({})),
         ("sinew/tools", json!({})),
         ("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})),
+        ("server/discover", json!({})),
+        ("subscriptions/listen", json!({})),
         ("ping", json!({})),
         ("tools/list", json!({})),
         ("tools/call", json!({"name": "read_file", "arguments": {"path": "seed.txt"}})),
@@ -47,19 +62,83 @@ fn attacks() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Sends one request over and over on several connections without waiting for responses.
-fn attack(daemon: &Daemon, (method, params): &(&str, Value), over: &AtomicBool, sent: &AtomicU64) {
-    let line = format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}));
-    let burst = line.repeat(20);
-    let mut sink = [0_u8; 1 << 16];
-    while !over.load(Ordering::Relaxed) {
-        let Ok(mut stream) = UnixStream::connect(daemon.home().socket("agent.sock")) else { continue };
-        let pause = Some(Duration::from_millis(20));
-        stream.set_write_timeout(pause).and_then(|()| stream.set_read_timeout(pause)).expect("a timeout");
-        while !over.load(Ordering::Relaxed) && stream.write_all(burst.as_bytes()).is_ok() {
-            sent.fetch_add(20, Ordering::Relaxed);
-            let _ = stream.read(&mut sink);
+/// Process of the hostile caller.
+struct HostileCaller(Child);
+
+impl HostileCaller {
+    fn start(daemon: &Daemon, (method, params): &(&str, Value)) -> HostileCaller {
+        let mut command = Command::new(std::env::current_exe().expect("this test binary has a path"));
+        let socket = daemon.home().socket("agent.sock");
+        command.args([TEST, "--exact", "--nocapture"]).env(ATTACK[0], socket).env(ATTACK[1], method);
+        command.env(ATTACK[2], params.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        HostileCaller(command.spawn().expect("start the hostile caller"))
+    }
+
+    /// Ends the attack. Returns the number of requests and of replies.
+    fn stop(mut self) -> String {
+        drop(self.0.stdin.take());
+        let mut text = String::new();
+        self.0.stdout.take().expect("its output").read_to_string(&mut text).expect("text");
+        self.0.wait().expect("it ends");
+        let counted =
+            text.lines().find_map(|line| line.split_once("attack: ").map(|(_, rest)| rest.to_owned()));
+        counted.unwrap_or_else(|| panic!("the hostile caller reports its requests: {text}"))
+    }
+}
+
+/// Runs as the hostile caller until the standard input ends.
+fn run_as_hostile_caller(socket: &str) {
+    let [method, params] = [ATTACK[1], ATTACK[2]].map(|name| std::env::var(name).expect("a variable"));
+    let (over, sent, received) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            scope.spawn(|| attack(socket, (&method, &params), &over, (&sent, &received)));
         }
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("attack: {} requests, {} bytes of replies", sent.into_inner(), received.into_inner());
+}
+
+/// Pipelines requests on one connection at a time as fast as the daemon reads them, and reads all replies.
+fn attack(
+    socket: &str,
+    (method, params): (&str, &str),
+    over: &AtomicBool,
+    (sent, received): (&AtomicU64, &AtomicU64),
+) {
+    while !over.load(Ordering::Relaxed) {
+        let Ok(mut stream) = UnixStream::connect(socket) else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        let mut replies = stream.try_clone().expect("a second handle");
+        replies.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sink = [0_u8; 1 << 16];
+                // A timeout is an error too, and says nothing about the connection.
+                while !over.load(Ordering::Relaxed) {
+                    match replies.read(&mut sink) {
+                        Ok(0) => break,
+                        Ok(bytes) => drop(received.fetch_add(bytes as u64, Ordering::Relaxed)),
+                        Err(_) => {}
+                    }
+                }
+                // Ends a write that waits for the daemon.
+                let _ = replies.shutdown(Shutdown::Both);
+            });
+            let mut next_id = 0..;
+            let mut burst = || -> String {
+                let line = |id: u64| {
+                    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#) + "\n"
+                };
+                next_id.by_ref().take(BURST as usize).map(line).collect()
+            };
+            while !over.load(Ordering::Relaxed) && stream.write_all(burst().as_bytes()).is_ok() {
+                sent.fetch_add(BURST, Ordering::Relaxed);
+            }
+        });
     }
 }
 
@@ -96,27 +175,21 @@ fn ledger_bytes(home: &Home) -> u64 {
 fn measure(daemon: &Daemon, attacked: &(&str, Value)) -> f64 {
     let name = format!("{} {}", attacked.0, attacked.1);
     let idle = p99_of_good(daemon, "nothing");
-    let (over, sent) = (AtomicBool::new(false), AtomicU64::new(0));
     let (before, began) = (ledger_bytes(daemon.home()), Instant::now());
-    let busy = std::thread::scope(|scope| {
-        let hostile: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| attack(daemon, attacked, &over, &sent))).collect();
-        let busy = scope.spawn(|| p99_of_good(daemon, &name)).join();
-        over.store(true, Ordering::Relaxed);
-        hostile.into_iter().for_each(|one| one.join().expect("the hostile caller ends"));
-        busy.expect("the good callers are served")
-    });
+    let hostile = HostileCaller::start(daemon, attacked);
+    let busy = p99_of_good(daemon, &name);
+    let counted = hostile.stop();
     let (seconds, grown) = (began.elapsed().as_secs() + 1, ledger_bytes(daemon.home()) - before);
     assert!(grown / seconds < LEDGER_BYTES_PER_SECOND, "{name}: {grown} bytes in {seconds} s");
-    println!(
-        "{name}: p99 {idle:?} alone, {busy:?} beside {} requests, ledger {grown} bytes",
-        sent.into_inner()
-    );
+    println!("{name}: p99 {idle:?} alone, {busy:?} beside {counted}, ledger {grown} bytes in {seconds} s");
     busy.max(FLOOR).as_secs_f64() / idle.max(FLOOR).as_secs_f64()
 }
 
 #[test]
 fn soak_one_hostile_caller_does_not_stop_ten_good_ones() {
+    if let Ok(socket) = std::env::var(ATTACK[0]) {
+        return run_as_hostile_caller(&socket);
+    }
     let home = Home::initialised();
     let safety = std::fs::read_to_string(home.root().join("config/governance/safety.yaml")).expect("shipped");
     // The shares of callers are under test, not the number of calls in a minute.

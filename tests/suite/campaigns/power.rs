@@ -69,7 +69,7 @@ fn check_cut(daemon: Daemon, events: &[Event], before: &HashSet<String>, context
     let records = home.records();
     let decided: HashSet<&str> = records
         .iter()
-        .filter(|record| record["kind"] == "decision")
+        .filter(|record| tests::holds(record, "decision"))
         .filter_map(|record| record["call_id"].as_str())
         .collect();
     for result in acknowledged(events) {

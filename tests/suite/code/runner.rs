@@ -19,6 +19,55 @@ const TESTS: &str = "import pytest\n\
     @pytest.fixture\ndef broken(): raise ValueError('no')\n\
     def test_broken(broken): pass\n";
 
+const WRITING_TESTS: &str = "\
+import pathlib, pytest
+def test_inside():
+    pathlib.Path('src/inside.txt').write_text('x')
+@pytest.mark.parametrize('name', ['outside.txt', 'tests/outside.txt', '.sinew/policy.yaml', 'src/../up.txt', '../up.txt'])
+def test_outside(name):
+    with pytest.raises(OSError):
+        pathlib.Path(name).write_text('x')
+";
+
+/// The recipe of docs/policy.md with the programs that it names: a test run writes below src/ and nowhere else.
+#[test]
+fn pytest_and_ruff_run_under_the_documented_project_policy() {
+    let Some(packages) = packages(&[PYTEST, &["ruff"]].concat()) else { return };
+    let recipe = crate::documents::project_recipe();
+    assert!(recipe.lines().count() <= 20, "{recipe}");
+    let home = Home::initialised();
+    packages.install(&home, "project");
+    for folder in ["src", "tests", ".sinew"] {
+        std::fs::create_dir_all(home.workspace().join("project").join(folder)).unwrap();
+    }
+    home.file("project/.sinew/policy.yaml", &format!("{recipe}\n"));
+    home.file("project/.env", "KEY=1");
+    home.file("project/src/a.py", "import os\n");
+    home.file("project/tests/test_writes.py", WRITING_TESTS);
+    let project = home.workspace().canonicalize().unwrap().join("project");
+    home.run(&["workspace", "add", project.to_str().unwrap()]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    let tested = run(&daemon, &json!({"path": project}));
+    let seen = &tested["output"];
+    assert_eq!((&seen["outcome"], &seen["counts"]["passed"]), (&json!("passed"), &json!(6)), "{tested:#}");
+    assert!(seen["program"]["version"].as_str().unwrap().starts_with("pytest "), "{seen}");
+    assert!(project.join("src/inside.txt").exists());
+    for name in ["outside.txt", "tests/outside.txt", "up.txt", "../up.txt"] {
+        assert!(!project.join(name).exists(), "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(project.join(".sinew/policy.yaml")).unwrap(), format!("{recipe}\n"));
+    let linted = daemon.agent().execute("run_linter", &json!({"path": project, "linter": "ruff"}));
+    assert_eq!(linted["output"]["findings"][0]["code"], "F401", "{linted:#}");
+    let code = |tool: &str, arguments: Value| {
+        daemon.agent().execute(tool, &arguments)["metadata"]["refusal"]["code"].clone()
+    };
+    assert_eq!(code("read_file", json!({"path": project.join(".env")})), "path_forbidden");
+    assert_eq!(
+        code("write_file", json!({"path": project.join("setup.py"), "content": "x"})),
+        "path_not_allowed"
+    );
+}
+
 #[test]
 fn project_tests_are_counted_and_failures_explained() {
     let Some(packages) = packages(PYTEST) else { return };

@@ -216,8 +216,8 @@ fn hostile_build_script_reaches_nothing() {
     let linted = call_tool(&daemon, "run_linter", &json!({"path": "project"}));
     assert!(linted.to_string().contains("`told`: got []"), "{linted}");
     let tested = call_tool(&daemon, "run_tests", &json!({"path": "project"}));
-    let reported_text = tested["output"]["failures"][0]["output"].as_str().unwrap_or_default();
-    assert!(reported_text.contains("got []"), "{tested}");
+    let failure_output = tested["output"]["failures"][0]["output"].as_str().unwrap_or_default();
+    assert!(failure_output.contains("got []"), "{tested}");
     assert!(!outside.exists() && listener.accept().is_err(), "nothing came out");
 }
 

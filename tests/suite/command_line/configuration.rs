@@ -303,3 +303,54 @@ fn settings_show_their_origin_and_no_secrets() {
         "what cannot hold is not shown as holding: {refused}"
     );
 }
+
+/// Each preset is shown as a table, loads without a warning, and holds.
+#[test]
+fn home_presets_are_shown_and_hold() {
+    for (preset, rows, write, run) in [
+        ("coding", "delete_file", 0, 0),
+        ("review", "requires_approval_in_modes", 4, 4),
+        ("research", "allowed_commands", 4, 3),
+        ("docs", "allowed_commands", 0, 3),
+    ] {
+        let home = Home::new();
+        let folder = home.workspace().display().to_string();
+        let shown = home.run(&["init", "--preset", preset, "--workspace", &folder]).must_exit(0).stdout();
+        let table = shown.lines().position(|line| line.contains(rows)).expect("a table");
+        let written = shown.lines().position(|line| line.contains("tools.yaml")).expect("a file");
+        assert!(table < written, "{shown}");
+        let checked = home.run(&["check"]).must_exit(0).stdout();
+        assert!(checked.contains("0 errors, 0 warnings"), "{preset}: {checked}");
+        let explain = |words: &[&str]| home.run(&[&["explain"], words].concat()).output.status.code();
+        assert_eq!(explain(&["write_file", "path=a.txt", "content=x"]), Some(write), "{preset}");
+        assert_eq!(explain(&["run_command", "command:=[\"ls\"]"]), Some(run), "{preset}");
+        assert_eq!(explain(&["read_file", "path=a.txt"]), Some(0), "{preset}");
+        home.run(&["init", "--preset", preset]).must_exit(2);
+    }
+    let home = Home::new();
+    home.run(&["init", "--preset", "coding", "--full"]).must_exit(2);
+}
+
+/// The editor's text is checked before it replaces the guardrails, and keys of tools with dots are found.
+#[test]
+fn edited_guardrails_are_checked() {
+    let home = Home::new();
+    home.run(&["init"]).must_exit(0);
+    let editor = home.user_home().join("editor.sh");
+    let edit = |text: &str| {
+        std::fs::write(&editor, format!("#!/bin/sh\ncat > \"$1\" <<'END'\n{text}END\n")).unwrap();
+        std::fs::set_permissions(&editor, Permissions::from_mode(0o700)).unwrap();
+        let mut command = tests::sinew();
+        command.args(["config", "edit", "guardrails"]).current_dir(home.workspace());
+        command.env("SINEW_HOME", home.root()).env("HOME", home.user_home()).env("EDITOR", &editor);
+        command.output().unwrap()
+    };
+    let file = home.root().join("config/governance/guardrails.yaml");
+    let broken = edit("tools:\n  read_file: {required: path}\n");
+    assert_eq!(broken.status.code(), Some(7), "{broken:?}");
+    let said = String::from_utf8_lossy(&broken.stderr).into_owned();
+    assert!(said.contains("governance/guardrails.yaml:2"), "{said}");
+    assert!(!file.exists(), "the broken text was not written");
+    let good = edit("tools:\n  read_file: {required: [path]}\n");
+    assert!(good.status.success() && file.exists(), "{good:?}");
+}

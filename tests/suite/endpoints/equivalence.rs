@@ -298,8 +298,8 @@ fn hook_verdicts_match_the_native_endpoint() {
         asked += 1;
         // The refusal of a malformed call names the host's arguments, so its text differs.
         let is_named = expected == "deny" && answer.refusal["code"] != "invalid_arguments";
-        let reported_text = answer.refusal["reason"].as_str().filter(|_| is_named).unwrap_or_default();
-        if decision != expected || !reason.contains(reported_text) {
+        let expected_reason = answer.refusal["reason"].as_str().filter(|_| is_named).unwrap_or_default();
+        if decision != expected || !reason.contains(expected_reason) {
             differing
                 .push(format!("{tool} {input:.200}: {decision} {reason}\n  {expected} {}", answer.refusal));
         }

@@ -49,9 +49,9 @@ fn write_creates_parent_folders_on_request() {
     let again = scene.output_of("write_file", with(json!({"create_dirs": true, "content": "y\n"})));
     assert_eq!((&again["created"], &again["created_dirs"]), (&json!(false), &json!(null)));
     let records = scene.daemon.home().records();
-    let intent = records
-        .iter()
-        .find(|record| record["kind"] == "decision" && record["call_id"] == written["metadata"]["call_id"]);
+    let intent = records.iter().find(|record| {
+        tests::holds(record, "decision") && record["call_id"] == written["metadata"]["call_id"]
+    });
     assert_eq!(intent.unwrap()["facts"]["paths"][0]["missing_folders"], folders, "{intent:?}");
 }
 

@@ -130,9 +130,9 @@ fn broken_configuration_blocks_and_names_file_and_line() {
         assert!(reported.reason().contains(message), "{file}: {}", reported.object);
         let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Read", "tool_response": "x"});
         let reported = run(&home, &["post-tool-use"], after.to_string().as_bytes());
-        let reported_text = reported.object["systemMessage"].is_string();
+        let has_message = reported.object["systemMessage"].is_string();
         assert_eq!(
-            (reported.code, reported_text),
+            (reported.code, has_message),
             (Some(0), file.contains("tools")),
             "{file}: {}",
             reported.object

@@ -47,11 +47,11 @@ fn processor(gives: &str) -> String {
 fn processor_rewrites_arguments_the_judge_did_not_see() {
     let command = "      process_input: p\n";
     let daemon = daemon(command, &processor("{ ...data, text: data.text.toUpperCase(), more: 1 }"));
-    let reported_text = say(&daemon, &json!({"text": "quiet"}));
+    let result = say(&daemon, &json!({"text": "quiet"}));
     assert_eq!(
-        (&reported_text["output"]["given"]["text"], &reported_text["output"]["given"]["more"]),
+        (&result["output"]["given"]["text"], &result["output"]["given"]["more"]),
         (&json!("QUIET"), &json!(1)),
-        "{reported_text}"
+        "{result}"
     );
 }
 
@@ -125,15 +125,11 @@ fn payload_and_mapped_fields_are_extracted() {
     let task =
         json!({"name": "t", "status": 5, "custom_fields": [{"id": "place", "value": {"lat": "north"}}]});
     let answer = json!({"webhook_id": 1, "data": {"task": task}}).to_string();
-    let reported_text = say(&daemon, &json!({"answer": answer}))["output"].clone();
-    assert_eq!(
-        (&reported_text["payload_type"], &reported_text["payload"]),
-        (&json!("hook"), &task),
-        "{reported_text}"
-    );
-    assert_eq!(reported_text["fields"], json!({"place": {"lat": "north"}}), "{reported_text}");
+    let output = say(&daemon, &json!({"answer": answer}))["output"].clone();
+    assert_eq!((&output["payload_type"], &output["payload"]), (&json!("hook"), &task), "{output}");
+    assert_eq!(output["fields"], json!({"place": {"lat": "north"}}), "{output}");
     let problems = json!(["`place.lat` is string, not number", "`status` is number, not string"]);
-    assert_eq!(reported_text["field_problems"], problems, "{reported_text}");
+    assert_eq!(output["field_problems"], problems, "{output}");
     let plain = say(&daemon, &json!({"answer": "{\"status\": \"open\"}"}))["output"].clone();
     assert!(plain.get("fields").is_none() && plain.get("field_problems").is_none(), "{plain}");
 }

@@ -169,8 +169,8 @@ fn read_only_example_is_run_and_drift_is_reported() {
         let file = write(&home, "t.yaml", text);
         home.run(&["manifest", "test", &file, "--json"]).must_exit(code).json()["cases"][0].clone()
     };
-    let message = |reported_text: &str| {
-        format!("{{scenario: success, input: {{text: hi}}, output: {{stdout: \"{reported_text}\\n\"}}}}")
+    let message = |stdout: &str| {
+        format!("{{scenario: success, input: {{text: hi}}, output: {{stdout: \"{stdout}\\n\"}}}}")
     };
     let ran = test(&echoing("read_only", "", &message("hi")), 0);
     assert_eq!((&ran["tried"], &ran["holds"]), (&json!("run"), &json!(true)), "{ran}");
@@ -207,9 +207,9 @@ fn configuration_check_covers_manifests() {
     let kind =
         reported.iter().find(|one| one["message"].as_str().unwrap().starts_with("INVALID_ENUM_VALUE: "));
     assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{reported:?}");
-    let reported_text = home.run(&["check"]).must_exit(7).stdout();
+    let stdout = home.run(&["check"]).must_exit(7).stdout();
     assert!(
-        reported_text.contains("the configuration can be used, but some manifests cannot: 4 errors"),
-        "{reported_text}"
+        stdout.contains("the configuration can be used, but some manifests cannot: 4 errors"),
+        "{stdout}"
     );
 }

@@ -131,8 +131,8 @@ tool:
     let home = Home::initialised().without_automatic_modes();
     put(&home, "sorter.yaml", sorter);
     let daemon = Daemon::start_in(home);
-    let reported_text = daemon.agent().execute("say_it", &json!({"word": " a "}));
-    assert_eq!(reported_text["output"]["stdout"], "a\n", "{reported_text}");
+    let result = daemon.agent().execute("say_it", &json!({"word": " a "}));
+    assert_eq!(result["output"]["stdout"], "a\n", "{result}");
     let option = daemon.agent().execute("say_it", &json!({"word": " --version"}));
     assert!(option["error"].as_str().unwrap().contains("would be parsed as an option"), "{option}");
     let left_out = daemon.agent().execute("say_both", &json!({"second": ["--version"]}));

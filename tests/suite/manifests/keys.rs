@@ -46,14 +46,14 @@ pub(super) fn guarded(line: &'static str) -> Server {
         let (head, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
         let is_known = format!("{head}\r\n").to_lowercase().contains(line);
-        let reported_text = match (is_known, answer(&asked)) {
+        let response = match (is_known, answer(&asked)) {
             (false, _) => response("401 Unauthorized", "", "who are you"),
             (true, Some(answer)) => {
                 response("200 OK", "Content-Type: application/json\r\n", answer.to_string())
             }
             (true, None) => response("202 Accepted", "", ""),
         };
-        let _ = stream.write_all(&reported_text);
+        let _ = stream.write_all(&response);
     })
 }
 
@@ -107,8 +107,8 @@ fn key_is_sent_as_the_manifest_requires() {
         let home = with_file();
         put(&home, "far.yaml", &manifest("streamable_http", &server.url("/mcp"), key));
         let daemon = Daemon::start_in(home);
-        let reported_text = echo(&daemon);
-        assert_eq!(reported_text["output"]["text"], "hi with [key]", "{reported_text}");
+        let result = echo(&daemon);
+        assert_eq!(result["output"]["text"], "hi with [key]", "{result}");
         assert!(server.requests().iter().all(|request| request.to_lowercase().contains(line)));
     }
     let server = guarded(BEARER);
@@ -145,8 +145,8 @@ fn key_is_sent_over_sse_and_websocket() {
     let home = with_file();
     put(&home, "far.yaml", &manifest("sse", &server.url("/sse"), ASKS));
     let daemon = Daemon::start_in(home);
-    let reported_text = echo(&daemon);
-    assert_eq!(reported_text["output"]["text"], "hi with [key]", "{reported_text}");
+    let result = echo(&daemon);
+    assert_eq!(result["output"]["text"], "hi with [key]", "{result}");
     // Another test covers the rest of the handshake. This one checks that the key is part of it.
     let server = Server::saying("401 Unauthorized", "", "");
     let home = with_file();
@@ -283,7 +283,7 @@ fn manifest_that_newly_needs_a_key_waits_for_acceptance() {
     let server = Server::start(|request, stream| {
         let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         let asked: Value = serde_json::from_str(body).unwrap_or_default();
-        let reported_text = match answer(&asked) {
+        let response = match answer(&asked) {
             // This server does not know the key, so it does not repeat it.
             Some(answer) => {
                 let answer = answer.to_string().replace(KEY, "nothing");
@@ -291,7 +291,7 @@ fn manifest_that_newly_needs_a_key_waits_for_acceptance() {
             }
             None => response("202 Accepted", "", ""),
         };
-        let _ = stream.write_all(&reported_text);
+        let _ = stream.write_all(&response);
     });
     let home = with_file();
     let url = server.url("/mcp");

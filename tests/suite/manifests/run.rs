@@ -381,11 +381,8 @@ fn script_loads_no_code_from_a_workspace() {
     std::fs::create_dir_all(work.join("node_modules/planted")).unwrap();
     daemon.home().file("colorsys.py", "__file__ = 'the workspace'\n");
     daemon.home().file("node_modules/planted/index.js", "module.exports = 'the workspace'\n");
-    let reported_text = daemon.agent().execute("snake_from", &json!({}));
-    assert!(
-        reported_text["output"]["from"].as_str().is_some_and(|from| from.ends_with("colorsys.py")),
-        "{reported_text}"
-    );
+    let result = daemon.agent().execute("snake_from", &json!({}));
+    assert!(result["output"]["from"].as_str().is_some_and(|from| from.ends_with("colorsys.py")), "{result}");
     if std::path::Path::new("/usr/bin/node").exists() {
         let text = daemon.agent().execute("hexagon_from", &json!({}));
         assert_eq!(text["output"]["from"], "nothing", "{text}");

@@ -97,7 +97,7 @@ fn key_is_sent_only_to_a_trusted_certificate() {
     let home = with_file();
     trusting(&home, &issuer);
     put(&home, "far.yaml", &far);
-    let reported_text = echo(&Daemon::start_in(home));
-    assert_eq!(reported_text["output"]["text"], "hi with [key]", "{reported_text}");
+    let result = echo(&Daemon::start_in(home));
+    assert_eq!(result["output"]["text"], "hi with [key]", "{result}");
     assert!(server.requests().iter().all(|request| request.to_lowercase().contains(BEARER)));
 }

@@ -65,13 +65,13 @@ fn answer(asked: &Value) -> Option<Value> {
 }
 
 /// Server that answers each request with the result of `said`, preceded by a notification.
-fn server(reported_text: impl Fn(&Value) -> Option<Message> + Send + Sync + 'static) -> Server {
+fn server(reply_to: impl Fn(&Value) -> Option<Message> + Send + Sync + 'static) -> Server {
     Server::start(move |request, stream| {
         let mut socket = granted("mcp", request, stream);
         while let Ok(message) = socket.read() {
             let Ok(text) = message.to_text() else { return };
             let Ok(asked) = serde_json::from_str(text) else { continue };
-            let Some(answer) = reported_text(&asked) else { continue };
+            let Some(answer) = reply_to(&asked) else { continue };
             let notice = json!({"jsonrpc": "2.0", "method": "notifications/message"}).to_string();
             let sent = socket.send(Message::text(notice)).and_then(|()| socket.send(answer));
             if sent.is_err() {
@@ -95,8 +95,8 @@ fn server_answers_over_its_websocket() {
     let daemon = daemon(&address(&server));
     let mut agent = daemon.agent();
     for text in ["one", "two"] {
-        let reported_text = agent.execute("wired.echo", &json!({"text": text}));
-        assert_eq!(reported_text["output"]["text"], text, "{text}");
+        let result = agent.execute("wired.echo", &json!({"text": text}));
+        assert_eq!(result["output"]["text"], text, "{text}");
     }
     let requests = server.requests();
     assert_eq!(requests.len(), 2, "a socket is open for one call: {requests:?}");
@@ -116,12 +116,8 @@ fn server_without_handshake_gets_metadata_each_time() {
         let revision = asked["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].as_str();
         revision.filter(|revision| *revision == "2026-07-28").and_then(|_| good(asked))
     });
-    let reported_text = echo(&daemon(&address(&server)));
-    assert_eq!(
-        (reported_text["output"]["text"].as_str(), server.connections()),
-        (Some("hello"), 1),
-        "{reported_text}"
-    );
+    let result = echo(&daemon(&address(&server)));
+    assert_eq!((result["output"]["text"].as_str(), server.connections()), (Some("hello"), 1), "{result}");
 }
 
 /// Any text that is no message ends the call, and so does a refused upgrade or another subprotocol.

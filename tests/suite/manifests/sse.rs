@@ -65,8 +65,8 @@ fn sse_server_answers_on_its_stream() {
     let daemon = daemon(&server.url("/sse"));
     let mut agent = daemon.agent();
     for text in ["one", "two"] {
-        let reported_text = agent.execute("old.echo", &json!({"text": text}));
-        assert_eq!(reported_text["output"]["text"], text, "{text}");
+        let result = agent.execute("old.echo", &json!({"text": text}));
+        assert_eq!(result["output"]["text"], text, "{text}");
     }
     let requests = server.requests();
     let streams = requests.iter().filter(|request| request.starts_with("GET /sse ")).count();
@@ -87,6 +87,6 @@ fn sse_server_cannot_redirect_requests_to_another_origin() {
 fn server_of_the_official_library_works_over_sse() {
     let Some((_started, port)) = Started::script("SINEW_PYTHON", "sse_server.py") else { return };
     let daemon = daemon(&format!("http://127.0.0.1:{port}/sse"));
-    let reported_text = daemon.agent().execute("old.echo", &json!({"text": "hello"}));
-    assert_eq!(reported_text["output"]["result"], "hello", "{reported_text}");
+    let result = daemon.agent().execute("old.echo", &json!({"text": "hello"}));
+    assert_eq!(result["output"]["result"], "hello", "{result}");
 }

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Stdio};
+#[cfg(target_os = "linux")]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,6 +14,8 @@ use tests::{Daemon, Home, sinew, wait_until};
 
 /// Time limit of every read, so that a missing response fails the test.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// Time of the bridge for the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Running `sinew mcp --http`.
 pub(crate) struct HttpBridge {
@@ -22,7 +26,12 @@ pub(crate) struct HttpBridge {
 
 impl HttpBridge {
     pub(crate) fn start(home: &Home) -> HttpBridge {
-        let mut process = command(home).stdout(Stdio::piped()).spawn().expect("the bridge starts");
+        HttpBridge::start_with(home, &[])
+    }
+
+    fn start_with(home: &Home, words: &[&str]) -> HttpBridge {
+        let mut process =
+            command(home).args(words).stdout(Stdio::piped()).spawn().expect("the bridge starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split('/').next());
@@ -56,11 +65,15 @@ impl HttpBridge {
         self.send("POST", headers, &message.to_string())
     }
 
-    /// Opens a session and returns its id.
-    fn initialize(&self) -> String {
+    fn send_initialize(&self) -> Response {
         let params =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "http"}});
-        let response = self.post(&[], &request(0, "initialize", params));
+        self.post(&[], &request(0, "initialize", params))
+    }
+
+    /// Opens a session and returns its id.
+    fn initialize(&self) -> String {
+        let response = self.send_initialize();
         let session = response.header("mcp-session-id").expect("a session");
         assert_eq!(response.json()["result"]["protocolVersion"], "2025-11-25");
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -180,6 +193,10 @@ fn foreign_hosts_origins_and_missing_tokens_are_refused() {
         (vec![("host", host.as_str()), ("origin", &own)], 200),
         (vec![("host", "evil.example")], 403),
         (vec![("host", "")], 403),
+        (vec![("host", "localhost")], 403),
+        (vec![("host", "127.0.0.1")], 403),
+        (vec![("origin", "http://localhost")], 403),
+        (vec![("origin", "null")], 403),
         (vec![("origin", "http://evil.example")], 403),
         (vec![("origin", "http://localhost:1")], 403),
         (vec![("authorization", "")], 401),
@@ -327,4 +344,121 @@ fn list_changes_are_sent_on_the_stream_of_the_session() {
     let mut second = bridge.send("GET", &[in_session], "");
     let (position, data) = second.event();
     assert_eq!((position.as_deref(), data.as_str()), (Some("0-3"), ""), "the old message is not repeated");
+}
+
+/// Another program can connect to the port and keep silent. It gives way to a client with the token.
+#[test]
+fn silent_connections_do_not_delay_a_client() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let connect = |_| TcpStream::connect(("127.0.0.1", bridge.port)).expect("a connection");
+    let started = Instant::now();
+    let mut silent: Vec<TcpStream> = (0..300).map(connect).collect();
+    let oldest = &mut silent[0];
+    oldest.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+    assert_eq!(oldest.read(&mut [0]).unwrap_or(0), 0, "the oldest is closed");
+    let session = bridge.initialize();
+    let listed = bridge.post(&[("mcp-session-id", &session)], &request(1, "tools/list", json!({})));
+    assert_eq!(listed.status, 200);
+    // Without eviction the oldest is closed and its place is free only when the time for a head is over.
+    assert!(started.elapsed() < HEAD_TIMEOUT, "{:?}", started.elapsed());
+    let refused = bridge.post(
+        &[STATELESS, ("mcp-method", "tools/list"), ("authorization", "")],
+        &stateless("tools/list", json!({})),
+    );
+    assert_eq!((refused.status, refused.header("connection").as_deref()), (401, Some("close")));
+}
+
+/// Processes that the bridge has started, one per session.
+#[cfg(target_os = "linux")]
+fn session_processes(bridge: &HttpBridge) -> usize {
+    let parent = bridge.process.id();
+    let folders = std::fs::read_dir("/proc").expect("processes").filter_map(Result::ok);
+    let is_child = |stat: String| {
+        // The name in parentheses can contain spaces.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields.get(1).is_some_and(|ppid| *ppid == parent.to_string()) && fields.first() != Some(&"Z")
+    };
+    folders.filter(|it| std::fs::read_to_string(it.path().join("stat")).is_ok_and(is_child)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn unused_session_ends_after_its_timeout() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start_with(daemon.home(), &["--session-timeout", "1"]);
+    let session = bridge.initialize();
+    let listening = bridge.initialize();
+    let stream = bridge.send("GET", &[("mcp-session-id", &listening)], "");
+    assert_eq!((stream.status, session_processes(&bridge)), (200, 2));
+    wait_until("the unused session ends", || session_processes(&bridge) == 1);
+    assert_eq!(bridge.post(&[("mcp-session-id", &session)], &request(1, "ping", json!({}))).status, 404);
+    assert_eq!(bridge.post(&[("mcp-session-id", &listening)], &request(1, "ping", json!({}))).status, 200);
+    stream.disconnect();
+    wait_until("the session ends without its client", || session_processes(&bridge) == 0);
+}
+
+/// Requests that arrive together do not all take the last place.
+#[cfg(target_os = "linux")]
+#[test]
+fn sessions_that_start_together_keep_to_their_limit() {
+    const STARTED: usize = 100;
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let answered = AtomicUsize::new(0);
+    let (responses, most) = std::thread::scope(|scope| {
+        let initialize = || {
+            let response = bridge.send_initialize();
+            answered.fetch_add(1, Ordering::SeqCst);
+            (response.status, response.header("mcp-session-id"))
+        };
+        let clients: Vec<_> = (0..STARTED).map(|_| scope.spawn(initialize)).collect();
+        let mut most = 0;
+        while answered.load(Ordering::SeqCst) < STARTED {
+            most = most.max(session_processes(&bridge));
+        }
+        let responses: Vec<_> =
+            clients.into_iter().map(|client| client.join().expect("a response")).collect();
+        (responses, most.max(session_processes(&bridge)))
+    });
+    let served: Vec<_> = responses.iter().filter_map(|(_, session)| session.as_deref()).collect();
+    let refused = responses.iter().filter(|(status, _)| *status == 503).count();
+    assert_eq!((most, served.len(), refused), (64, 64, STARTED - 64));
+    assert_eq!(bridge.send("DELETE", &[("mcp-session-id", served[0])], "").status, 204);
+    assert_eq!(bridge.send_initialize().status, 200, "the place of an ended session is free");
+}
+
+/// Limits and suspension apply to a session and not to all clients of the bridge.
+#[test]
+fn suspended_session_leaves_the_others_alone() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let [hostile, good] = [bridge.initialize(), bridge.initialize()];
+    let mut id = 0;
+    let mut write = |session: &str, path: &str| {
+        id += 1;
+        let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
+        bridge.post(&[("mcp-session-id", session)], &request(id, "tools/call", call)).message()["result"]
+            .clone()
+    };
+    for number in 0..21 {
+        let forbidden = daemon.home().user_home().join(".ssh").join(number.to_string());
+        assert_eq!(write(&hostile, &forbidden.display().to_string())["isError"], true);
+    }
+    let detail = |result: &Value| result["_meta"]["sinew/refusal"]["detail"].clone();
+    wait_until("the suspension", || detail(&write(&hostile, "a.txt")) == "caller_suspended");
+    let served = write(&good, "a.txt");
+    assert_eq!(served["isError"], false, "{served}");
+}
+
+/// A session outlives a restart of the daemon, like the bridge on standard input and output.
+#[test]
+fn session_survives_a_restart_of_the_daemon() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start(daemon.home());
+    let session = bridge.initialize();
+    let daemon = Daemon::start_in(daemon.stop());
+    let listed = bridge.post(&[("mcp-session-id", &session)], &request(1, "tools/list", json!({}))).json();
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    drop(daemon);
 }

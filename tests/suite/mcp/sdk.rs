@@ -84,6 +84,10 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples").join(name)
 }
 
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}
+
 #[test]
 fn python_sdk_works_through_socket_and_bridge() {
     let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
@@ -111,6 +115,53 @@ fn typescript_sdk_works_through_socket_and_bridge() {
         command.arg(beside.join("orchestrator.mjs"));
         command
     });
+}
+
+/// Makes every `write_file` wait for the operator.
+fn require_approval(served: &Served) {
+    let layer = served.folder.path().join("home/config/governance/tools.yaml");
+    std::fs::write(layer, "tools:\n  write_file: {requires_approval: true}\n").expect("a policy");
+    let home = served.folder.path().join("home");
+    let mut reload = sinew_as_current_user();
+    reload.args(["reload", "--accept"]).env("SINEW_HOME", home).env("HOME", served.folder.path());
+    assert!(reload.output().expect("run sinew").status.success());
+}
+
+/// The answer to a form is no approval: the first answer leads to the second form.
+#[test]
+fn python_sdk_shows_a_form_and_the_operator_approves() {
+    let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
+    let served = Served::start();
+    require_approval(&served);
+    let mut command = Command::new(&python);
+    command.arg(fixture("operator_form.py")).arg(served.socket()).arg(example("python"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").current_dir(served.folder.path().join("work"));
+    let text = served.said_by(&mut command);
+    assert!(text.contains("protocol 2026-07-28") && text.contains("forms 2 error False"), "{text}");
+    assert!(served.folder.path().join("work/form.txt").exists());
+}
+
+#[test]
+fn typescript_sdk_waits_for_a_task() {
+    let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
+    if !Path::new(&node).join("node_modules/@modelcontextprotocol/ext-tasks").exists() {
+        return tests::left_out(
+            "the package ext-tasks is not installed: remove target/node and run the tests",
+        );
+    }
+    let served = Served::start();
+    require_approval(&served);
+    let beside = served.folder.path().join("script");
+    std::fs::create_dir(&beside).expect("a folder for the script");
+    for file in [fixture("operator_task.mjs"), example("typescript/sinew-socket.mjs")] {
+        std::fs::copy(&file, beside.join(file.file_name().expect("a name"))).expect("copy the script");
+    }
+    std::os::unix::fs::symlink(Path::new(&node).join("node_modules"), beside.join("node_modules"))
+        .expect("a link");
+    let mut command = Command::new("node");
+    let text = served.said_by(command.arg(beside.join("operator_task.mjs")).arg(served.socket()));
+    assert!(text.contains("protocol 2025-11-25") && text.contains("outcome completed error false"), "{text}");
+    assert!(served.folder.path().join("work/task.txt").exists());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn client_discovers_and_calls_tools_without_a_handshake() {
     assert_eq!((&called["resultType"], &called["isError"]), (&json!("complete"), &json!(false)), "{called}");
     assert_eq!(called["structuredContent"]["content"], "hello");
     let records = daemon.home().records();
-    let decision = records.iter().rfind(|record| record["kind"] == "decision").unwrap();
+    let decision = records.iter().rfind(|record| tests::holds(record, "decision")).unwrap();
     assert_eq!(decision["caller"]["client"], "alone", "each request names its sender: {decision}");
 }
 

@@ -88,7 +88,7 @@ fn each_kind_of_refusal_has_its_line() {
     };
     let read = ["read_file", "path=a.txt"];
     check(
-        "tools:\n  read_file:\n    forbidden_paths: [\"**/a.txt\", \"**/b\"]\n",
+        "tools:\n  read_file:\n    forbidden_paths: [$WS/a.txt, \"**/b\"]\n",
         &read,
         0,
         "tools:\n  read_file:\n    forbidden_paths: [\"**/b\"]\n",
@@ -118,8 +118,8 @@ fn each_kind_of_refusal_has_its_line() {
 #[test]
 fn refusal_that_no_rule_can_lift_has_advice() {
     let home = home(
-        "tools:\n  read_file:\n    examples:\n      - {arguments: {path: k}, mode: NORMAL, expect: deny}
-    forbidden_paths: [\"**/k\"]\n  list_directory: {forbidden_paths: [$WS/sub]}\n",
+        "tools:\n  search_files:\n    examples:\n      - {arguments: {query: k}, mode: NORMAL, expect: deny}
+    forbidden_in_modes: [NORMAL]\n  read_file: {forbidden_paths: [$WS/k]}\n  list_directory: {forbidden_paths: [$WS/sub]}\n",
     );
     fs::create_dir(home.workspace().join("sub")).unwrap();
     let before = tools(&home);
@@ -133,8 +133,8 @@ fn refusal_that_no_rule_can_lift_has_advice() {
     check(&["read_file", "path=/etc/hostname"], 3, "sinew workspace add /etc");
     check(&["read_file", "pth=x"], 3, "before any rule was evaluated");
     check(&["no_such_tool", "x=y"], 3, "the tool does not exist");
-    check(&["read_file", "path=k"], 3, "the example expects deny");
-    check(&["list_directory", "path=sub"], 7, "by hand");
+    check(&["search_files", "query=k"], 3, "the example expects deny");
+    check(&["list_directory", "path=sub"], 3, "by hand");
     let secret = format!("path=k/ghp_{}", "a1B2".repeat(9));
     check(&["read_file", &secret], 3, "its record is incomplete");
     let kept = serde_json::to_string(&home.records()).unwrap();
@@ -146,6 +146,54 @@ fn refusal_that_no_rule_can_lift_has_advice() {
     let ran = home.run(&["call", "read_file", "path=a.txt", "--json"]).must_exit(0).json();
     let run = allow(&home, ran["metadata"]["call_id"].as_str().unwrap(), &[]).must_exit(2);
     assert!(run.stderr().contains("was not refused"), "{run}");
+}
+
+/// A prefix would permit any code after `-c`, so the narrowest proposal ends with the arguments of the call.
+#[test]
+fn proposed_command_permits_no_further_arguments() {
+    let home = home("tools:\n  run_command:\n    allowed_commands: [ls]\n");
+    let call = |words: &[&str]| format!("command={}", json!(words));
+    for (words, others, proposals) in [
+        (&["python3", "-c"][..], &["print(1)", "-V"][..], 1),
+        (&["node"], &["x.js"], 1),
+        (&["bash"], &["-c"], 1),
+        (&["git", "status"], &["--short"], 3),
+        (&["uname"], &["-a"], 2),
+    ] {
+        let id = refused(&home, &["run_command", &call(words)]);
+        let found = allow(&home, &id, &["--json", "--yes"]).must_exit(0).json();
+        assert_eq!(found["proposals"].as_array().unwrap().len(), proposals, "{words:?}: {found:#}");
+        let explain = |words: &[&str], exit: i32| {
+            home.run(&["explain", "run_command", &call(words)]).must_exit(exit);
+        };
+        explain(words, 0);
+        for other in others {
+            let longer = [words, &[*other]].concat();
+            explain(&longer, 3);
+            home.run(&["call", "run_command", &call(&longer)]).must_exit(3);
+        }
+        explain(&words[1..], 3);
+    }
+}
+
+/// A pattern that forbids more than the file asked for is never lifted by a proposal.
+#[test]
+fn forbidding_pattern_is_not_lifted_for_one_file() {
+    for (tools, advice) in [
+        ("tools: {}\nforbidden_paths: [\"**/.env\"]\n", "read_file: {forbidden_paths_except: [\"**/.env\"]}"),
+        ("tools:\n  read_file:\n    forbidden_paths: [\"**/.env\"]\n", "replace it by narrower patterns"),
+        ("tools:\n  read_file:\n    forbidden_paths: [$WS/sub]\n", "replace it by narrower patterns"),
+    ] {
+        let home = home(tools);
+        std::fs::create_dir(home.workspace().join("sub")).unwrap();
+        home.file("sub/.env", "KEY=1");
+        home.file(".env", "KEY=2");
+        let id = refused(&home, &["read_file", "path=sub/.env"]);
+        let run = allow(&home, &id, &["--yes"]).must_exit(3);
+        assert!(run.stderr().contains(advice) && run.stderr().contains("by hand"), "{run}");
+        assert_eq!(self::tools(&home), filled(&home, tools));
+        home.run(&["call", "read_file", "path=sub/.env"]).must_exit(3);
+    }
 }
 
 #[test]
@@ -169,9 +217,82 @@ fn home_without_files_stays_without_files() {
     let workspace = home.workspace();
     let run = home.run_in(&workspace, &["call", "write_file", "path=big", "content=y", "--json"]);
     let id = run.json()["metadata"]["call_id"].as_str().unwrap().to_owned();
+    let shown = allow(&home, &id, &[]).must_exit(4).stdout();
+    assert!(
+        shown.contains("sinew workspace add") && shown.contains("every tool may read and write"),
+        "{shown}"
+    );
+    assert!(!home.root().join("config/sinew.yaml").exists(), "nothing was confirmed");
+    allow(&home, &id, &["--yes"]).must_exit(0);
+    assert!(!governance(&home, "tools.yaml").exists(), "the policy stays as it is");
+    home.run_in(&workspace, &["call", "write_file", "path=big", "content=y"]).must_exit(0);
+}
+
+/// The proposals never leave the folder asked for, each is proved by the call, and the refusals of the week that
+/// become possible with it are counted.
+#[test]
+fn wider_proposals_stay_in_the_folder_and_count_other_calls() {
+    let home = home("tools:\n  read_file:\n    allowed_paths: [$WS/a.txt]\n");
+    std::fs::create_dir_all(home.workspace().join("docs/deep")).unwrap();
+    for name in ["docs/b.txt", "docs/c.txt", "docs/deep/d.txt", "e.txt"] {
+        home.file(name, "x");
+    }
+    let id = refused(&home, &["read_file", "path=docs/b.txt"]);
+    for other in ["docs/c.txt", "docs/deep/d.txt", "e.txt"] {
+        refused(&home, &["read_file", &format!("path={other}")]);
+    }
+    let found = allow(&home, &id, &["--json"]).must_exit(4).json();
+    let proposals = found["proposals"].as_array().unwrap();
+    let others: Vec<usize> = proposals
+        .iter()
+        .map(|one| one["recent"]["others"]["read_file"].as_array().map_or(0, Vec::len))
+        .collect();
+    assert_eq!(others, [0, 1, 2], "{found:#}");
+    for (number, (one, pattern)) in proposals.iter().zip(["docs/b.txt", "docs/*", "docs/**"]).enumerate() {
+        let diff = one["diff"].as_str().unwrap();
+        assert!(diff.contains(&filled(&home, &format!("$WS/{pattern}"))), "{diff}");
+        assert!(one["reach"].to_string().contains(pattern), "{one}");
+        assert_eq!(one["becomes"], "allow");
+        let text = allow(&home, &id, &[]).must_exit(4).stdout();
+        assert!(text.contains(&format!("{}. ", number + 1)), "{text}");
+    }
+    allow(&home, &id, &["--yes", "--choose", "2"]).must_exit(0);
+    for (path, code) in [("docs/b.txt", 0), ("docs/c.txt", 0), ("docs/deep/d.txt", 3), ("e.txt", 3)] {
+        home.run(&["call", "read_file", &format!("path={path}")]).must_exit(code);
+    }
+    allow(&home, &id, &["--yes", "--choose", "2"]).must_exit(0);
+}
+
+/// A folder is proposed as it was asked for, and no proposal opens the home of the user.
+#[test]
+fn proposed_workspace_is_the_folder_asked_for() {
+    let home = Home::initialised();
+    let user = home.user_home().canonicalize().unwrap();
+    std::fs::create_dir_all(user.join("photos/2025")).unwrap();
+    std::fs::write(user.join("loose.txt"), "x").unwrap();
+    let list = |folder: &std::path::Path| format!("path={}", folder.display());
+    let id = refused(&home, &["list_directory", &list(&user.join("photos/2025"))]);
+    let shown = allow(&home, &id, &[]).must_exit(4).stdout();
+    assert!(shown.contains("photos/2025' --read-only"), "{shown}");
+    allow(&home, &id, &["--yes"]).must_exit(0);
+    home.run(&["call", "list_directory", &list(&user.join("photos/2025"))]).must_exit(0);
+    home.run(&["call", "list_directory", &list(&user.join("photos"))]).must_exit(3);
+    for (tool, path) in [("list_directory", list(&user)), ("read_file", list(&user.join("loose.txt")))] {
+        let id = refused(&home, &[tool, &path]);
+        let run = allow(&home, &id, &["--yes"]).must_exit(3);
+        assert!(run.stderr().contains("by hand"), "{run}");
+    }
+}
+
+#[test]
+fn project_rule_is_not_forgotten_by_a_proposal() {
+    let home = home("tools:\n  read_file:\n    forbidden_paths: [$WS/a.txt]\n");
+    std::fs::create_dir(home.workspace().join(".sinew")).unwrap();
+    home.file(".sinew/policy.yaml", "tools: {read_file: {forbidden_paths: [a.txt]}}\n");
+    home.file("a.txt", "x");
+    let id = refused(&home, &["read_file", "path=a.txt"]);
     let run = allow(&home, &id, &["--yes"]).must_exit(3);
-    assert!(run.stderr().contains("workspace"), "{run}");
-    assert!(!governance(&home, "tools.yaml").exists(), "{run}");
+    assert!(run.stderr().contains(".sinew/policy.yaml"), "{run}");
 }
 
 #[test]

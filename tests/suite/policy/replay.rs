@@ -1,25 +1,9 @@
 //! `sinew policy replay` compares the verdicts of the rules, not the operator's decisions.
 
-use std::thread;
-
 use serde_json::{Value, json};
-use tests::{Daemon, Home, wait_for};
+use tests::{Daemon, Home};
 
-use super::candidate;
-
-/// Makes a call that writes a file and decides it on the control socket.
-fn decide(daemon: &Daemon, name: &str, answer: &str) {
-    let (mut agent, arguments) = (daemon.agent(), json!({"path": name, "content": "x"}));
-    let call = thread::spawn(move || agent.execute("write_file", &arguments));
-    let mut control = daemon.control();
-    let open = wait_for("the question", || {
-        let reply = control.request("control/approvals.list", &json!({}));
-        reply["result"]["approvals"].as_array()?.first().cloned()
-    });
-    let reply = control.request("control/approvals.decide", &json!({"id": open["id"], "answer": answer}));
-    assert!(reply.get("error").is_none(), "{reply}");
-    call.join().unwrap();
-}
+use super::{candidate, decide};
 
 #[test]
 fn call_that_the_operator_decided_counts_as_asked() {

@@ -197,7 +197,7 @@ fn check_records(home: &Home, records: &[Value], acknowledged: &Acknowledged) {
         let of_kind = records.iter().filter(|record| wanted(record));
         of_kind.filter_map(|record| record[key].as_str().map(str::to_owned)).collect()
     };
-    let ended = ids(|record| record["kind"] == "outcome" || record["kind"] == "refusal", "call_id");
+    let ended = ids(|record| tests::holds(record, "outcome") || record["kind"] == "refusal", "call_id");
     let decided = ids(|record| record["kind"] == "approval" && record["event"] != "requested", "id");
     let undone = ids(|record| record["kind"] == "undo" && record["event"] == "restored", "call_id");
     for id in &acknowledged.calls {
@@ -209,7 +209,7 @@ fn check_records(home: &Home, records: &[Value], acknowledged: &Acknowledged) {
     for id in &acknowledged.undone {
         assert!(undone.contains(id), "an undo without its record: {id}");
     }
-    let decisions = records.iter().filter(|record| record["kind"] == "decision");
+    let decisions = records.iter().filter(|record| tests::holds(record, "decision"));
     let paths = decisions.flat_map(|record| record["facts"]["paths"].as_array().into_iter().flatten());
     let judged: HashSet<&str> = paths.filter_map(|path| path["canonical"].as_str()).collect();
     for entry in std::fs::read_dir(home.workspace()).unwrap() {
@@ -259,7 +259,7 @@ fn soak_every_answer_has_its_record_after_each_kill() {
     let [records, calls, approvals, undone] = counts;
     assert!(campaign.is_long() || approvals + undone > 0, "no approval and no undo in {kills} rounds");
     let notes = format!(
-        "{records} records in {segments} segments, {calls} calls, {approvals} approvals and {undone} undos \
+        "records: {records}, segments: {segments}; {calls} calls, {approvals} approvals and {undone} undos \
          acknowledged, none lost; slowest start {slowest:.1?}"
     );
     campaign.finish(kills, &notes);

@@ -41,7 +41,9 @@ fn change(agent: &mut Client, name: &str) -> Value {
 }
 
 fn has_decision(home: &Home, call_id: &Value) -> bool {
-    home.complete_records().iter().any(|record| record["kind"] == "decision" && record["call_id"] == *call_id)
+    home.complete_records()
+        .iter()
+        .any(|record| tests::holds(record, "decision") && record["call_id"] == *call_id)
 }
 
 fn ledger_bytes(home: &Home) -> u64 {

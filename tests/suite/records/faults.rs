@@ -168,7 +168,7 @@ impl Scene {
                 .filter(|record| record["call_id"] == *id)
                 .map(|record| &record["kind"])
                 .collect();
-            assert_eq!(kinds, ["decision", "outcome"], "{id}");
+            assert!(kinds == ["decision", "outcome"] || kinds == ["call"], "{id}: {kinds:?}");
         }
         let resumed = records.iter().find(|record| record["kind"] == "resumed").expect("a new segment");
         assert!(resumed["reason"].as_str().unwrap().contains(reason), "{resumed}");

@@ -123,8 +123,8 @@ fn killed_daemon_takes_its_commands_along() {
 fn fork_bomb_stays_within_the_process_limit() {
     let daemon = Daemon::start_in(home("    max_processes: 20\n    timeout_seconds: 20\n"));
     let code = "import os\nchildren = 0\ntry:\n for _ in range(100):\n  if os.fork() == 0:\n   import time; time.sleep(30)\n  children += 1\nexcept OSError as error:\n print(children, error.errno)";
-    let reported_text = output(&python(&daemon, code));
-    assert_eq!(reported_text, "19 11\n", "the twentieth is refused with EAGAIN");
+    let stdout = output(&python(&daemon, code));
+    assert_eq!(stdout, "19 11\n", "the twentieth is refused with EAGAIN");
 }
 
 #[test]

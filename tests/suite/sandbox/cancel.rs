@@ -66,7 +66,7 @@ fn operator_sees_and_cancels_a_running_call() {
     assert_eq!(daemon.home().run(&["ps"]).must_exit(0).stdout(), "");
     let again = daemon.home().run(&["cancel", &id]).must_exit(1);
     assert!(again.stderr().contains(&format!("no call `{id}` is in progress")), "{again}");
-    let end = daemon.home().records().into_iter().rfind(|record| record["kind"] == "outcome").unwrap();
+    let end = daemon.home().records().into_iter().rfind(|record| tests::holds(record, "outcome")).unwrap();
     assert_eq!((&end["call_id"], &end["failure"]), (&json!(id), &json!("cancelled")));
 }
 
@@ -95,7 +95,7 @@ fn client_cancels_its_own_call_and_gets_no_answer() {
     let next = agent.request("ping", &json!({}));
     assert_eq!(next["result"], json!({}), "the next line is the next answer: {next}");
     let end = wait_for("its end is on record", || {
-        daemon.home().complete_records().into_iter().rfind(|record| record["kind"] == "outcome")
+        daemon.home().complete_records().into_iter().rfind(|record| tests::holds(record, "outcome"))
     });
     assert_eq!((&end["call_id"], &end["failure"]), (&id, &json!("cancelled")));
     assert!(end["message"].as_str().unwrap().ends_with("by its caller"), "{end}");

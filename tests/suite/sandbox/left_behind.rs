@@ -20,7 +20,7 @@ fn unlistable_folder_is_scanned_and_hidden() {
     assert_eq!(made["metadata"]["files_touched"], both);
     let records = daemon.home().records();
     let call = |record: &&serde_json::Value| record["call_id"] == made["metadata"]["call_id"];
-    let outcome = records.iter().filter(call).find(|record| record["kind"] == "outcome");
+    let outcome = records.iter().filter(call).find(|record| tests::holds(record, "outcome"));
     assert_eq!(outcome.map(|record| &record["files_touched"]), Some(&both), "{outcome:?}");
     assert_eq!(std::fs::metadata(work.join("q/.git")).unwrap().permissions().mode() & 0o777, 0o311);
 

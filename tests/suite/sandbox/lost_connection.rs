@@ -38,7 +38,7 @@ fn running_calls(daemon: &Daemon) -> Vec<Value> {
 /// Outcome record of the last call.
 fn last_outcome(daemon: &Daemon) -> Value {
     wait_for("its end is on record", || {
-        daemon.home().complete_records().into_iter().rfind(|record| record["kind"] == "outcome")
+        daemon.home().complete_records().into_iter().rfind(|record| tests::holds(record, "outcome"))
     })
 }
 

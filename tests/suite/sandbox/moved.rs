@@ -209,8 +209,8 @@ fn workspace_may_not_contain_folders_of_sinew() {
     std::fs::write(&settings, text).unwrap();
     for words in [&["check"][..], &["serve"]] {
         let run = home.run(words).must_exit(7);
-        let reported_text = run.stdout() + &run.stderr();
-        assert!(reported_text.contains("belongs to Sinew"), "{words:?}: {reported_text}");
+        let run_output = run.stdout() + &run.stderr();
+        assert!(run_output.contains("belongs to Sinew"), "{words:?}: {run_output}");
     }
 }
 

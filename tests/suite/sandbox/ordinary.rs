@@ -59,8 +59,8 @@ fn processes_communicate_as_they_do_outside() {
     for network in ["loopback", "off"] {
         daemon.home().configure("governance/tools.yaml", &super::rules(&format!("    network: {network}\n")));
         daemon.home().run(&["reload", "--accept"]).must_exit(0);
-        let reported_text = output(&python(&daemon, in_python));
-        assert_eq!(reported_text, "child\n[1, 2]\n[3]\npair\n", "with network {network}");
+        let stdout = output(&python(&daemon, in_python));
+        assert_eq!(stdout, "child\n[1, 2]\n[3]\npair\n", "with network {network}");
         assert_eq!(output(&run(&daemon, &["node", "n.js"])), "shell\nanswer 2\n", "with network {network}");
         let _ = std::fs::remove_file(daemon.home().workspace().join("d.db"));
     }
@@ -84,8 +84,8 @@ fn program_can_run_at_a_terminal() {
                 lines.remove('typed')\n\
                 print(lines, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
     let result = python(&daemon, code);
-    let reported_text = "['ptmx']\n['/dev/pts/0', '0', '0', '0', '70', 'by', 'name', 'typed'] 0\n";
-    assert_eq!(output(&result), reported_text, "{result}");
+    let expected = "['ptmx']\n['/dev/pts/0', '0', '0', '0', '70', 'by', 'name', 'typed'] 0\n";
+    assert_eq!(output(&result), expected, "{result}");
     let script = run(&daemon, &["script", "-qec", "test -t 0 && echo at a terminal", "/dev/null"]);
     assert_eq!(output(&script), "at a terminal\r\n", "{script}");
 }

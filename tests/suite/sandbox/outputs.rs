@@ -27,19 +27,16 @@ fn omitted_output_is_stored_and_readable() {
     let daemon = Daemon::start_in(home(""));
     let result = run(&daemon, &["sh", "-c", "seq 100000; seq 5 >&2"]);
     let whole: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
-    let reported_text = &result["output"];
+    let output = &result["output"];
     assert_eq!(
-        reported_text["stdout_omitted_bytes"],
+        output["stdout_omitted_bytes"],
         whole.len() as u64 - 65_536,
         "{}",
-        reported_text["stdout_omitted_bytes"]
+        output["stdout_omitted_bytes"]
     );
-    assert_eq!(
-        (&reported_text["stderr"], &reported_text["stderr_spill"]),
-        (&json!("1\n2\n3\n4\n5\n"), &json!(null))
-    );
-    assert_eq!(reported_text["stdout_spill"]["bytes"], whole.len());
-    let id = reported_text["stdout_spill"]["id"].as_str().expect("an id");
+    assert_eq!((&output["stderr"], &output["stderr_spill"]), (&json!("1\n2\n3\n4\n5\n"), &json!(null)));
+    assert_eq!(output["stdout_spill"]["bytes"], whole.len());
+    let id = output["stdout_spill"]["id"].as_str().expect("an id");
     let pages = read_on(&daemon, id, 200_000);
     assert!(pages.len() > 2, "more than one page");
     assert_eq!(pages.iter().map(|page| page["content"].as_str().expect("text")).collect::<String>(), whole);

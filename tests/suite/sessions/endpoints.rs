@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use tests::{Daemon, Home, wait_until};
+use tests::{Bridge, Daemon, Home, wait_until};
 
 use super::{open, worker};
 
@@ -189,4 +189,30 @@ fn named_session_belongs_to_its_opener_only() {
     let spent = again.request("sinew/session.spend", &json!({"session_id": id, "cost": 2}));
     assert_eq!(spent["result"]["cost"], 2.0, "{spent}");
     assert_eq!(again.request("sinew/session.close", &json!({"session_id": id}))["result"]["closed"], true);
+}
+
+#[test]
+fn copied_client_name_gives_no_access_to_a_named_session() {
+    let daemon = Daemon::start();
+    let start = || {
+        let mut bridge = Bridge::start(daemon.home(), &[]);
+        bridge.handshake();
+        bridge
+    };
+    let (mut opener, mut copy) = (start(), start());
+    let terms = json!({"name": "n", "allowlist": ["read_file"]});
+    let opened = opener.request("sinew/session.open", &terms)["result"].clone();
+    let id = json!({"session_id": opened["session_id"]});
+    assert_eq!(opener.request("sinew/session.turn", &id)["result"]["turn"], 2, "{opened}");
+    let refused = copy.request("sinew/session.turn", &id);
+    assert_eq!(
+        refused["error"]["data"]["code"], "not_found",
+        "a worker must not reset its budgets: {refused}"
+    );
+    let conflict = copy.request("sinew/session.open", &terms);
+    assert_eq!(conflict["error"]["data"]["code"], "conflict", "{conflict}");
+    assert!(conflict["error"]["data"]["session_id"].is_null(), "{conflict}");
+    // The opener is started again, and continues with its session.
+    drop(opener);
+    assert_eq!(copy.request("sinew/session.turn", &id)["result"]["turn"], 3);
 }

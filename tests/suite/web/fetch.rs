@@ -51,7 +51,7 @@ fn page_is_sandboxed_markdown_marked_as_untrusted() {
     let source =
         daemon.agent().execute("fetch_url", &json!({"url": server.url("/herons"), "view": "source"}));
     assert!(source["output"]["text"].as_str().expect("text").starts_with("<html>"));
-    let ends = daemon.home().records().iter().filter(|record| record["kind"] == "outcome").count();
+    let ends = daemon.home().records().iter().filter(|record| tests::holds(record, "outcome")).count();
     assert_eq!(ends, 2, "each call has one end on record");
 }
 

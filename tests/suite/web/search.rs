@@ -215,3 +215,34 @@ fn policy_can_block_a_configured_provider() {
     assert_eq!(result["metadata"]["refusal"]["code"], "domain_not_allowed", "{result}");
     assert_eq!((&result["metadata"]["failure"]["kind"], server.connections()), (&json!("denied"), 0));
 }
+
+/// Providers that the gateway refuses are named by `explain`, `check` and `doctor`, and the call agrees.
+#[test]
+fn refused_providers_are_named_before_the_call() {
+    let server = Server::saying("200 OK", HTML, RESULTS);
+    let entry = format!("{{name: duckduckgo_html, url: \"{}\"}}", server.url("/search"));
+    for (allowed, verdict, code) in [("[127.0.0.1]", "permit", 0), ("[docs.python.org]", "deny", 3)] {
+        let home = Home::new();
+        home.run(&["init"]).must_exit(0);
+        let gateway = format!("outbound_gateway: {{allowed_domains: {allowed}}}\n");
+        home.configure_layer("governance/safety.yaml", &gateway);
+        let settings = format!("web: {{search: {{providers: [{entry}, {{name: duckduckgo_lite}}]}}}}\n");
+        home.configure("sinew.yaml", &settings);
+        let explained = home.run(&["explain", "web_search", "query=x", "--json"]).must_exit(code).json();
+        assert_eq!(explained["verdict"], verdict, "{explained}");
+        let refused: Vec<&str> = match verdict {
+            "permit" => vec!["duckduckgo_lite"],
+            _ => vec!["duckduckgo_html", "duckduckgo_lite"],
+        };
+        assert_eq!(explained["notes"].as_array().map(Vec::len), Some(refused.len()), "{explained}");
+        let (checked, doctor) = (home.run(&["check"]).must_exit(0).stdout(), home.run(&["doctor"]).stdout());
+        for name in refused {
+            assert!(explained["notes"].to_string().contains(name), "{explained}");
+            assert!(checked.contains(&format!("`{name}` (")) && checked.contains("is refused"), "{checked}");
+            let row = doctor.lines().find(|line| line.contains(name)).unwrap_or_default();
+            assert!(row.contains("the policy refuses it"), "{doctor}");
+        }
+        let called = home.run(&["call", "web_search", "query=x", "--json"]);
+        assert_eq!(called.output.status.code(), Some(code), "{called}");
+    }
+}

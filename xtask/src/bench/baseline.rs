@@ -1,6 +1,6 @@
 //! Baseline figures, and the rules by which a run counts as worse than them.
 //!
-//! Callgrind counts instructions, which hardly depend on the load of the machine, so they may grow by little.
+//! Instructions, system calls and allocations hardly depend on the load of the machine, so they may grow by little.
 //! Each ratio of times comes from one run, but two runs of the same code differ, so only a change beyond
 //! noise is a regression.
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::results::{Bound, RATIO, Results, rounded};
 
-/// Largest allowed ratio of instructions to those of the baseline.
-const INSTRUCTIONS: f64 = 1.05;
+/// Largest allowed ratio of a count to that of the baseline.
+const COUNTS: f64 = 1.05;
 /// Factor by which a value with a bound may be worse than in the baseline.
 const CLAIMS: f64 = 1.6;
 
@@ -21,15 +21,14 @@ const CLAIMS: f64 = 1.6;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Baseline {
     claims: BTreeMap<String, f64>,
-    instructions: BTreeMap<String, f64>,
+    counts: BTreeMap<String, f64>,
 }
 
 impl Baseline {
     pub(crate) fn of(results: &Results) -> Self {
         let claims = results.claims.iter().map(|claim| (claim.name.clone(), rounded(claim.value))).collect();
-        let instructions =
-            results.instructions.iter().map(|(name, count)| (name.clone(), count.round())).collect();
-        Baseline { claims, instructions }
+        let counts = results.counts.iter().map(|(name, count)| (name.clone(), rounded(*count))).collect();
+        Baseline { claims, counts }
     }
 
     pub(crate) fn read(file: &Path) -> Result<Self> {
@@ -47,11 +46,11 @@ impl Baseline {
             };
             object.iter().map(number).collect::<Result<BTreeMap<_, _>>>()
         };
-        Ok(Baseline { claims: numbers("claims")?, instructions: numbers("instructions")? })
+        Ok(Baseline { claims: numbers("claims")?, counts: numbers("counts")? })
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let value = json!({"claims": self.claims, "instructions": self.instructions});
+        let value = json!({"claims": self.claims, "counts": self.counts});
         format!("{value:#}\n")
     }
 
@@ -59,9 +58,9 @@ impl Baseline {
     /// compared.
     pub(crate) fn regressions(&self, results: &Results) -> Vec<String> {
         let mut worse = Vec::new();
-        for (name, now) in &results.instructions {
-            if let Some(then) = self.instructions.get(name).filter(|then| *now > **then * INSTRUCTIONS) {
-                worse.push(format!("{name}: {now:.0} instructions, {then:.0} in the baseline"));
+        for (name, now) in &results.counts {
+            if let Some(then) = self.counts.get(name).filter(|then| *now > **then * COUNTS) {
+                worse.push(format!("{name}: {now:.1}, {then:.1} in the baseline"));
             }
         }
         for claim in &results.claims {
@@ -85,7 +84,7 @@ impl Baseline {
     pub(crate) fn unknown<'r>(&'r self, results: &'r Results) -> impl Iterator<Item = &'r str> {
         let claims =
             results.claims.iter().map(|claim| &claim.name).filter(|name| !self.claims.contains_key(*name));
-        let counts = results.instructions.keys().filter(|name| !self.instructions.contains_key(*name));
+        let counts = results.counts.keys().filter(|name| !self.counts.contains_key(*name));
         claims.chain(counts).map(String::as_str)
     }
 }
@@ -98,7 +97,7 @@ mod tests {
         let mut results = Results::default();
         results.claim("ratio", Some(ratio), RATIO, Bound::AtMost(1.0));
         results.claim("speed", Some(speed), RATIO, Bound::AtLeast(8.0));
-        results.instructions.insert("judge".to_owned(), count);
+        results.counts.insert("judge".to_owned(), count);
         results
     }
 
@@ -143,7 +142,7 @@ mod tests {
     fn a_written_baseline_parses_to_the_same_value() {
         let baseline = Baseline::of(&run(0.9, 10.0, 1000.0));
         assert_eq!(Baseline::parse(&baseline.to_text()).unwrap(), baseline);
-        for wrong in ["", "{}", r#"{"claims": {"a": "b"}, "instructions": {}}"#] {
+        for wrong in ["", "{}", r#"{"claims": {"a": "b"}, "counts": {}}"#] {
             assert!(Baseline::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::Length;
-use super::conversation::{Question, time};
+use super::conversation::{BenchRequest, time};
 use super::daemon::Home;
 use super::results::{Bound, RATIO, Results};
 
@@ -46,7 +46,7 @@ pub(crate) fn compare(binary: &Path, folder: &Path, length: Length, results: &mu
         let conversation = daemon.connect()?;
         lanes.push((*name, daemon, conversation, Vec::new()));
     }
-    let read = Question::read();
+    let read = BenchRequest::read();
     for round in 0..WARM_UP + length.of(ROUNDS) {
         for (_, _, conversation, times) in &mut lanes {
             if round == WARM_UP {
@@ -76,10 +76,10 @@ fn take(stream: &TcpStream) {
         }
         if header.is_empty() {
             let mut body = vec![0; std::mem::take(&mut length)];
-            let mut answer = stream;
+            let mut reply_stream = stream;
             let taken = reader
                 .read_exact(&mut body)
-                .and_then(|()| answer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
+                .and_then(|()| reply_stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
             if taken.is_err() {
                 return;
             }

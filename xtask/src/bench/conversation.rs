@@ -24,7 +24,7 @@ pub(crate) struct Conversation {
     to: Box<dyn Write>,
     from: BufReader<Box<dyn Read>>,
     line: String,
-    _program: Option<Program>,
+    program: Option<Program>,
 }
 
 impl Conversation {
@@ -34,7 +34,7 @@ impl Conversation {
             to: Box::new(stream),
             from: BufReader::new(from),
             line: String::new(),
-            _program: None,
+            program: None,
         })
     }
 
@@ -50,12 +50,7 @@ impl Conversation {
         let (to, from) = (child.stdin.take().context("no input")?, child.stdout.take().context("no output")?);
         let from: Box<dyn Read> = Box::new(from);
         let program = Some(Program(child));
-        Ok(Conversation {
-            to: Box::new(to),
-            from: BufReader::new(from),
-            line: String::new(),
-            _program: program,
-        })
+        Ok(Conversation { to: Box::new(to), from: BufReader::new(from), line: String::new(), program })
     }
 
     /// Starts a program whose standard input and output are the other end of a socket pair.
@@ -72,7 +67,12 @@ impl Conversation {
 
     /// Ties the program to this conversation, so that both end together.
     pub(crate) fn ending(self, program: Program) -> Self {
-        Conversation { _program: Some(program), ..self }
+        Conversation { program: Some(program), ..self }
+    }
+
+    /// Process id of the program that was started for this conversation.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.program.as_ref().map(|program| program.0.id())
     }
 
     pub(crate) fn send(&mut self, line: &str) -> Result<()> {
@@ -93,10 +93,10 @@ impl Conversation {
     pub(crate) fn initialise(&mut self) -> Result<()> {
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": {"name": "bench", "version": "1"}});
-        self.send(&Question::new("initialize", &params, "serverInfo").line(0))?;
-        let answer = self.receive()?;
-        if !answer.contains("serverInfo") {
-            bail!("initialize was answered {answer}");
+        self.send(&BenchRequest::new("initialize", &params, "serverInfo").line(0))?;
+        let reply = self.receive()?;
+        if !reply.contains("serverInfo") {
+            bail!("initialize was answered {reply}");
         }
         self.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
     }
@@ -104,31 +104,31 @@ impl Conversation {
 
 /// Request that is sent repeatedly, each time with another id.
 #[derive(Clone)]
-pub(crate) struct Question {
+pub(crate) struct BenchRequest {
     rest: String,
     /// Text that every successful answer contains.
     expected: String,
 }
 
-impl Question {
+impl BenchRequest {
     pub(crate) fn new(method: &str, params: &Value, expected: &str) -> Self {
         let rest = format!(",\"method\":\"{method}\",\"params\":{params}}}\n");
-        Question { rest, expected: expected.to_owned() }
+        BenchRequest { rest, expected: expected.to_owned() }
     }
 
     /// Request for a governed read of `kib.txt`, which every home has.
     pub(crate) fn read() -> Self {
         let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-        Question::new("sinew/execute", &params, "\"success\":true")
+        BenchRequest::new("sinew/execute", &params, "\"success\":true")
     }
 
     pub(crate) fn line(&self, number: u64) -> String {
         format!("{{\"jsonrpc\":\"2.0\",\"id\":{number}{}", self.rest)
     }
 
-    fn must_be_answered_by(&self, answer: &str) -> Result<()> {
-        if !answer.contains(&self.expected) {
-            let start: String = answer.chars().take(600).collect();
+    fn must_be_answered_by(&self, reply: &str) -> Result<()> {
+        if !reply.contains(&self.expected) {
+            let start: String = reply.chars().take(600).collect();
             bail!("no `{}` in the answer {start}", self.expected);
         }
         Ok(())
@@ -138,18 +138,18 @@ impl Question {
 /// Sends the requests one after the other, and passes each latency in microseconds to `each` with the answer.
 pub(crate) fn ask(
     conversation: &mut Conversation,
-    question: &Question,
+    request: &BenchRequest,
     calls: usize,
     mut each: impl FnMut(f64, &str) -> Result<()>,
 ) -> Result<()> {
     for number in 0..calls {
-        let line = question.line(number as u64);
-        let asked = Instant::now();
+        let line = request.line(number as u64);
+        let sent_at = Instant::now();
         conversation.send(&line)?;
-        let answer = conversation.receive()?;
-        let took = asked.elapsed();
-        question.must_be_answered_by(answer)?;
-        each(micros(took), answer)?;
+        let reply = conversation.receive()?;
+        let took = sent_at.elapsed();
+        request.must_be_answered_by(reply)?;
+        each(micros(took), reply)?;
     }
     Ok(())
 }
@@ -157,11 +157,11 @@ pub(crate) fn ask(
 /// Like `ask`, and collects the latencies only.
 pub(crate) fn time(
     conversation: &mut Conversation,
-    question: &Question,
+    request: &BenchRequest,
     calls: usize,
     times: &mut Vec<f64>,
 ) -> Result<()> {
-    ask(conversation, question, calls, |took, _| {
+    ask(conversation, request, calls, |took, _| {
         times.push(took);
         Ok(())
     })
@@ -170,37 +170,38 @@ pub(crate) fn time(
 /// Keeps `depth` requests pending all the time. Returns the number of answers per second.
 pub(crate) fn ask_many(
     conversation: &mut Conversation,
-    question: &Question,
+    request: &BenchRequest,
     (calls, depth): (usize, usize),
     times: &mut Vec<f64>,
 ) -> Result<f64> {
-    let mut asked = HashMap::with_capacity(depth);
+    let mut sent_at = HashMap::with_capacity(depth);
     let mut number = 0;
     let began = Instant::now();
-    let mut send = |conversation: &mut Conversation, asked: &mut HashMap<u64, Instant>| {
+    let mut send = |conversation: &mut Conversation, sent_at: &mut HashMap<u64, Instant>| {
         number += 1;
-        asked.insert(number, Instant::now());
-        conversation.send(&question.line(number))
+        sent_at.insert(number, Instant::now());
+        conversation.send(&request.line(number))
     };
     for _ in 0..depth.min(calls) {
-        send(conversation, &mut asked)?;
+        send(conversation, &mut sent_at)?;
     }
-    for answered in 1..=calls {
-        let answer = conversation.receive()?;
-        question.must_be_answered_by(answer)?;
-        let id = id_of(answer).with_context(|| format!("an answer without a number: {answer}"))?;
-        let sent = asked.remove(&id).with_context(|| format!("an answer to `{id}`, which was not asked"))?;
+    for reply_count in 1..=calls {
+        let reply = conversation.receive()?;
+        request.must_be_answered_by(reply)?;
+        let id = id_of(reply).with_context(|| format!("an answer without a number: {reply}"))?;
+        let sent =
+            sent_at.remove(&id).with_context(|| format!("an answer to `{id}`, which was not asked"))?;
         times.push(micros(sent.elapsed()));
-        if answered + depth <= calls {
-            send(conversation, &mut asked)?;
+        if reply_count + depth <= calls {
+            send(conversation, &mut sent_at)?;
         }
     }
     Ok(calls as f64 / began.elapsed().as_secs_f64())
 }
 
 /// Finds the id of an answer without parsing it, because the time of a parser would be measured too.
-fn id_of(answer: &str) -> Option<u64> {
-    let (_, after) = answer.split_once("\"id\":")?;
+fn id_of(reply: &str) -> Option<u64> {
+    let (_, after) = reply.split_once("\"id\":")?;
     let digits = after.trim_start().split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
@@ -214,8 +215,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_one_line_of_json_with_its_id() {
-        let line = Question::new("sinew/status", &json!({"a": "b"}), "").line(7);
+    fn a_request_is_one_line_of_json_with_its_id() {
+        let line = BenchRequest::new("sinew/status", &json!({"a": "b"}), "").line(7);
         let value: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(value, json!({"jsonrpc": "2.0", "id": 7, "method": "sinew/status", "params": {"a": "b"}}));
         assert_eq!(line.matches('\n').count(), 1);

@@ -31,21 +31,23 @@ impl Home {
         let home = Home { binary: binary.to_owned(), folder: folder.to_owned() };
         process::capture(&mut home.sinew(&["init", "--workspace", "."]))?;
         // Otherwise the benchmark would measure the limit of calls per minute.
-        home.edit("config/governance/safety.yaml", |text| {
-            text.replace("tool_calls_per_minute: 600", "tool_calls_per_minute: 100000000")
-        })?;
+        home.put_policy("safety.yaml", "rate_limits:\n  NORMAL: {tool_calls_per_minute: 100000000}\n")?;
         Ok(home)
     }
 
     /// Command that runs the program in this home.
-    pub(crate) fn sinew(&self, words: &[&str]) -> Command {
+    pub(crate) fn sinew(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        self.dress(command.args(words));
+        self.dress(command.args(arguments));
         command
     }
 
     fn dress(&self, command: &mut Command) {
         command.env("SINEW_HOME", self.root()).env("HOME", &self.folder).current_dir(self.work());
+    }
+
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -57,11 +59,16 @@ impl Home {
         self.folder.join("work")
     }
 
-    /// Changes a file of the configuration.
-    pub(crate) fn edit(&self, file: &str, change: impl FnOnce(&str) -> String) -> Result<()> {
-        let path = self.root().join(file);
+    /// Replaces a policy file, which overrides the built-in policy key by key.
+    pub(crate) fn put_policy(&self, file: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.root().join("config/governance").join(file), text)?)
+    }
+
+    /// Appends lines to the settings of the daemon.
+    pub(crate) fn add_setting(&self, lines: &str) -> Result<()> {
+        let path = self.root().join("config/sinew.yaml");
         let text = std::fs::read_to_string(&path)?;
-        Ok(std::fs::write(path, change(&text))?)
+        Ok(std::fs::write(path, format!("{text}{lines}"))?)
     }
 
     /// Adds a tool manifest that only its owner can access.

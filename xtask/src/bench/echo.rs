@@ -43,10 +43,10 @@ impl OtherEnd {
     }
 
     /// Runs as the other end: answers each line until the input ends.
-    pub(crate) fn answer(&self) -> Result<()> {
+    pub(crate) fn serve_replies(&self) -> Result<()> {
         match self.reads.as_slice() {
             #[cfg(target_os = "linux")]
-            [file, folder] => super::kernel::answer(self.reply, file, folder),
+            [file, folder] => super::kernel::serve_replies(self.reply, file, folder),
             _ => fill(std::io::stdin().lock(), std::io::stdout().lock(), self.reply),
         }
     }

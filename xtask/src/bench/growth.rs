@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::Length;
-use super::conversation::{Conversation, Question, ask_many, time};
+use super::conversation::{BenchRequest, Conversation, ask_many, time};
 use super::daemon::{Daemon, Home};
 use super::life;
 use super::results::{Bound, RATIO, Results, Times};
@@ -22,7 +22,7 @@ const MOST: f64 = 1.3;
 /// Axes, each with its smallest and its largest point.
 const AXES: [(Axis, usize, usize); 4] = [
     (Axis::Tools, 10, 10_000),
-    (Axis::Globs, 10, 100_000),
+    (Axis::Globs, 10, 2_000),
     (Axis::Records, 0, 1_000_000),
     (Axis::Connections, 1, 1_000),
 ];
@@ -60,25 +60,25 @@ struct Point {
 pub(crate) fn measure(binary: &Path, folder: &Path, length: Length, results: &mut Results) -> Result<()> {
     for (axis, smallest, largest) in AXES {
         let largest = if length == Length::Full { largest } else { largest / 10 };
-        let place = folder.join(axis.name());
-        let points = [smallest, largest].map(|count| point(binary, &place, axis, count));
+        let point_dir = folder.join(axis.name());
+        let points = [smallest, largest].map(|count| point(binary, &point_dir, axis, count));
         let measured = points.into_iter().collect::<Result<Vec<_>>>();
         let measured = measured.and_then(|points| compare(axis, points, length, results));
         measured.with_context(|| format!("as {} grow", axis.name()))?;
-        let _ = std::fs::remove_dir_all(place);
+        let _ = std::fs::remove_dir_all(point_dir);
     }
     sizes(&Home::make(binary, &folder.join("arguments"))?, length, results)
 }
 
 fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point> {
-    let place: PathBuf = folder.join(count.to_string());
-    let home = Home::make(binary, &place)?;
+    let point_dir: PathBuf = folder.join(count.to_string());
+    let home = Home::make(binary, &point_dir)?;
     match axis {
         Axis::Tools => life::manifests(&home, count)?,
-        Axis::Globs => home.edit("config/governance/tools.yaml", |text| with_globs(text, count))?,
-        Axis::Connections => home.edit("config/sinew.yaml", |text| {
-            text.replace("max_connections: 256", &format!("max_connections: {}", count + 256))
-        })?,
+        Axis::Globs => home.put_policy("tools.yaml", &with_globs(count))?,
+        Axis::Connections => {
+            home.add_setting(&format!("limits: {{max_connections: {}}}\n", count + 256))?;
+        }
         Axis::Records => {}
     }
     let daemon = home.start()?;
@@ -86,10 +86,10 @@ fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point
         Point { count, conversation: daemon.connect()?, daemon, _silent: Vec::new(), times: Vec::new() };
     match axis {
         Axis::Tools | Axis::Globs => {}
-        // A call writes two records.
         Axis::Records if count == 0 => {}
+        // A read writes one record.
         Axis::Records => {
-            ask_many(&mut point.conversation, &Question::read(), (count / 2, 64), &mut Vec::new())?;
+            ask_many(&mut point.conversation, &BenchRequest::read(), (count, 64), &mut Vec::new())?;
         }
         Axis::Connections => {
             let others = (1..count).map(|_| point.daemon.connect());
@@ -102,7 +102,7 @@ fn point(binary: &Path, folder: &Path, axis: Axis, count: usize) -> Result<Point
 fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Results) -> Result<()> {
     for _ in 0..length.of(ROUNDS) {
         for point in &mut points {
-            time(&mut point.conversation, &Question::read(), CALLS, &mut point.times)?;
+            time(&mut point.conversation, &BenchRequest::read(), CALLS, &mut point.times)?;
         }
     }
     let mut medians = Vec::new();
@@ -118,9 +118,8 @@ fn compare(axis: Axis, mut points: Vec<Point>, length: Length, results: &mut Res
     Ok(())
 }
 
-/// Adds `count` forbidden paths for `read_file` to the policy, besides those of all tools.
-fn with_globs(policy: &str, count: usize) -> String {
-    let Some((before, after)) = policy.split_once("\n  read_file:\n") else { return policy.to_owned() };
+/// Policy that adds `count` forbidden paths to those that `read_file` has.
+fn with_globs(count: usize) -> String {
     let items = (0..count).map(|n| match n % 3 {
         0 => format!("/{n:x}"),
         1 => format!("/{n:x}/*"),
@@ -128,7 +127,7 @@ fn with_globs(policy: &str, count: usize) -> String {
     });
     // On one line, because a policy file may have at most 1 MiB.
     let items = items.collect::<Vec<_>>().join(",");
-    format!("{before}\n  read_file:\n    forbidden_paths: [{items}]\n{after}")
+    format!("tools:\n  read_file:\n    forbidden_paths: {{add: [{items}]}}\n")
 }
 
 /// Measures calls with large arguments until their verdict: parsing, schema check, secret scan, judgement.
@@ -138,11 +137,11 @@ fn sizes(home: &Home, length: Length, results: &mut Results) -> Result<()> {
     let mut kinds = [100, 64 << 10, 1 << 20].map(|size: usize| {
         let arguments = json!({"path": "new.txt", "content": "word ".repeat(size / 5)});
         let params = json!({"tool_name": "write_file", "arguments": arguments});
-        (size, Question::new("sinew/explain", &params, "permit"), Vec::new())
+        (size, BenchRequest::new("sinew/explain", &params, "permit"), Vec::new())
     });
     for _ in 0..length.of(100) {
-        for (_, question, times) in &mut kinds {
-            time(&mut conversation, question, 1, times)?;
+        for (_, request, times) in &mut kinds {
+            time(&mut conversation, request, 1, times)?;
         }
     }
     let mut medians = Vec::new();
@@ -161,11 +160,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_are_added_and_the_rest_of_the_policy_stays() {
-        let policy = "tools:\n  read_file:\n    examples:\n      - {a: b}\n";
-        let expect =
-            "tools:\n  read_file:\n    forbidden_paths: [/0,/1/*,/*/2]\n    examples:\n      - {a: b}\n";
-        assert_eq!(with_globs(policy, 3), expect);
-        assert_eq!(with_globs("tools: {}\n", 3), "tools: {}\n");
+    fn globs_extend_the_list_of_the_tool() {
+        let expect = "tools:\n  read_file:\n    forbidden_paths: {add: [/0,/1/*,/*/2]}\n";
+        assert_eq!(with_globs(3), expect);
     }
 }

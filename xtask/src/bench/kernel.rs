@@ -18,7 +18,7 @@ const END: [u8; 1000] = [b'e'; 1000];
 const ANCHOR: [u8; 400] = [b'a'; 400];
 
 /// Answers each line with `reply` bytes after the system calls of a read of `file`.
-pub(crate) fn answer(reply: usize, file: &Path, folder: &Path) -> Result<()> {
+pub(crate) fn serve_replies(reply: usize, file: &Path, folder: &Path) -> Result<()> {
     let mut reads = Reads::begin(file, folder)?;
     serve(std::io::stdin().lock(), std::io::stdout().lock(), reply, || reads.make())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::Length;
-use super::conversation::{Question, ask, ask_many, micros};
+use super::conversation::{BenchRequest, ask, ask_many, micros};
 use super::daemon::{Daemon, Home};
 use super::results::{Bound, Results};
 
@@ -71,7 +71,7 @@ fn starts(home: &Home, name: &str, count: usize, results: &mut Results) -> Resul
 pub(crate) fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
     let daemon = home.start()?;
     let mut conversation = daemon.connect()?;
-    ask(&mut conversation, &Question::read(), 1, |_, _| Ok(()))?;
+    ask(&mut conversation, &BenchRequest::read(), 1, |_, _| Ok(()))?;
     let took = micros(daemon.began.elapsed());
     Ok((daemon, took))
 }
@@ -79,14 +79,14 @@ pub(crate) fn first_answer(home: &Home) -> Result<(Daemon, f64)> {
 fn idle(home: &Home, length: Length, results: &mut Results) -> Result<()> {
     let (daemon, _) = first_answer(home)?;
     std::thread::sleep(REST);
-    let held = memory(daemon.pid())?;
+    let resident_mib = memory(daemon.pid())?;
     let before = processor(daemon.pid())?;
     let watched = if length == Length::Quick { IDLE / 2 } else { IDLE };
     std::thread::sleep(watched);
     let busy = (processor(daemon.pid())? - before) / watched.as_secs_f64() * 100.0;
-    ask_many(&mut daemon.connect()?, &Question::read(), (LOAD, 64), &mut Vec::new())?;
+    ask_many(&mut daemon.connect()?, &BenchRequest::read(), (LOAD, 64), &mut Vec::new())?;
     let loaded = memory(daemon.pid())?;
-    results.claim("memory at rest, shipped tools", Some(held), "MiB", Bound::AtMost(25.0));
+    results.claim("memory at rest, shipped tools", Some(resident_mib), "MiB", Bound::AtMost(25.0));
     results.claim("memory after 20,000 calls", Some(loaded), "MiB", Bound::AtMost(50.0));
     results.claim("processor at rest", Some(busy), "%", Bound::AtMost(0.5));
     Ok(())
@@ -102,8 +102,8 @@ fn resident(status: &str) -> Option<f64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<f64>().ok().map(|kib| kib / 1024.0)
 }
 
-/// Seconds of processor time so far.
-fn processor(pid: u32) -> Result<f64> {
+/// Seconds of processor time so far, in steps of a hundredth.
+pub(crate) fn processor(pid: u32) -> Result<f64> {
     spent(&std::fs::read_to_string(format!("/proc/{pid}/stat"))?).context("no processor times")
 }
 
@@ -111,8 +111,8 @@ fn processor(pid: u32) -> Result<f64> {
 /// the 12th and 13th word after it.
 fn spent(stat: &str) -> Option<f64> {
     let (_, after) = stat.rsplit_once(')')?;
-    let mut words = after.split_whitespace().skip(11);
-    let mut ticks = || words.next()?.parse::<f64>().ok();
+    let mut fields = after.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / TICKS)
 }
 

@@ -1,4 +1,4 @@
-//! Results of a run: times, claims that must hold, and counts of instructions.
+//! Results of a run: times, claims that must hold, and counts that do not depend on the machine's load.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ impl Times {
 
     /// Percentile: the time that `percent` percent of the rounds did not exceed.
     pub(crate) fn at(&self, percent: usize) -> f64 {
-        let place = self.0.len() * percent / 100;
-        self.0.get(place.min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()
+        let rank = self.0.len() * percent / 100;
+        self.0.get(rank.min(self.0.len().saturating_sub(1))).copied().unwrap_or_default()
     }
 
     pub(crate) fn p50(&self) -> f64 {
@@ -38,6 +38,8 @@ pub(crate) struct Figure {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
     pub(crate) per_second: Option<f64>,
+    /// Processor time of the program per call, in microseconds.
+    pub(crate) processor: Option<f64>,
 }
 
 /// The unit of a ratio.
@@ -74,8 +76,8 @@ impl Claim {
 pub(crate) struct Results {
     pub(crate) figures: Vec<Figure>,
     pub(crate) claims: Vec<Claim>,
-    /// Instructions of one round, by a description of the round.
-    pub(crate) instructions: BTreeMap<String, f64>,
+    /// Instructions, system calls and allocations of one round, by a description that starts with the unit.
+    pub(crate) counts: BTreeMap<String, f64>,
     /// Measurements that were not possible, each with the reason.
     pub(crate) absent: Vec<String>,
 }
@@ -85,16 +87,33 @@ impl Results {
     pub(crate) fn add(&mut self, group: &'static str, name: &str, times: Vec<f64>) -> f64 {
         let times = Times::new(times);
         let (p50, p99) = (times.p50(), times.p99());
-        self.figures.push(Figure { group, name: name.to_owned(), p50, p99, per_second: None });
+        self.figures.push(Figure {
+            group,
+            name: name.to_owned(),
+            p50,
+            p99,
+            per_second: None,
+            processor: None,
+        });
         p50
     }
 
-    /// Adds a figure of concurrent calls.
-    pub(crate) fn add_deep(&mut self, group: &'static str, name: &str, times: Vec<f64>, per_second: f64) {
-        self.add(group, name, times);
-        if let Some(figure) = self.figures.last_mut() {
-            figure.per_second = Some(per_second);
-        }
+    /// Adds a figure with its rate and its processor time per call.
+    pub(crate) fn add_load(
+        &mut self,
+        (group, name): (&'static str, &str),
+        times: Vec<f64>,
+        (per_second, processor): (f64, f64),
+    ) {
+        let times = Times::new(times);
+        self.figures.push(Figure {
+            group,
+            name: name.to_owned(),
+            p50: times.p50(),
+            p99: times.p99(),
+            per_second: Some(per_second),
+            processor: Some(processor),
+        });
     }
 
     /// Finds a figure by its group and name.
@@ -114,10 +133,16 @@ impl Results {
         Some(self.find(group, of)?.p50 / self.find(group, to)?.p50)
     }
 
+    /// Ratio of the processor times per call of two figures of a group.
+    pub(crate) fn processor_ratio(&self, group: &str, of: &str, to: &str) -> Option<f64> {
+        Some(self.find(group, of)?.processor? / self.find(group, to)?.processor?)
+    }
+
     pub(crate) fn to_json(&self, machine: &str) -> Value {
         let figures = self.figures.iter().map(|figure| {
             json!({"group": figure.group, "name": figure.name, "p50_us": rounded(figure.p50),
-                "p99_us": rounded(figure.p99), "per_second": figure.per_second.map(f64::round)})
+                "p99_us": rounded(figure.p99), "per_second": figure.per_second.map(f64::round),
+                "processor_us": figure.processor.map(rounded)})
         });
         let claims = self.claims.iter().map(|claim| {
             let (bound, limit) = match claim.bound {
@@ -128,7 +153,7 @@ impl Results {
                 "holds": claim.holds()})
         });
         json!({"machine": machine, "figures": figures.collect::<Vec<_>>(),
-            "claims": claims.collect::<Vec<_>>(), "instructions": self.instructions, "absent": self.absent})
+            "claims": claims.collect::<Vec<_>>(), "counts": self.counts, "absent": self.absent})
     }
 }
 
@@ -174,11 +199,12 @@ mod tests {
     #[test]
     fn the_json_states_which_claims_hold() {
         let mut results = Results::default();
-        results.add_deep("read", "ours", vec![1.234_5], 1000.4);
+        results.add_load(("read", "ours"), vec![1.234_5], (1000.4, 2.004));
         results.claim("ratio", Some(0.996), "×", Bound::AtMost(1.0));
         let json = results.to_json("a machine");
         assert_eq!(json["figures"][0]["p50_us"], 1.23);
         assert_eq!(json["figures"][0]["per_second"], 1000.0);
+        assert_eq!(json["figures"][0]["processor_us"], 2.0);
         assert_eq!(
             json["claims"][0],
             json!({"name": "ratio", "value": 1.0, "unit": "×", "at_most": 1.0, "holds": true})

@@ -64,7 +64,7 @@ fn beside(peers: &Installed, folder: &Path) -> Result<Vec<String>> {
     let settings = folder.join("srt.json");
     std::fs::write(&settings, SRT_SETTINGS)?;
     let mut lines = Vec::new();
-    for (name, words) in
+    for (name, arguments) in
         [(CODEX, "sandbox -- /bin/true".to_owned()), (SRT, format!("-s {} /bin/true", settings.display()))]
     {
         let program = if name == SRT { "srt" } else { "codex" };
@@ -74,7 +74,7 @@ fn beside(peers: &Installed, folder: &Path) -> Result<Vec<String>> {
             .filter_map(|(name, value)| Some(format!("{}={}", name.to_str()?, value?.to_str()?)));
         let variables: Vec<String> = variables.chain([format!("HOME={}", home.display())]).collect();
         let program = command.get_program().to_string_lossy().into_owned();
-        lines.push(format!("{name}=env {} {program} {words}", variables.join(" ")));
+        lines.push(format!("{name}=env {} {program} {arguments}", variables.join(" ")));
     }
     Ok(lines)
 }

@@ -14,15 +14,25 @@ pub(crate) fn plain(results: &Results) -> String {
     for figure in &results.figures {
         if figure.group != group {
             group = figure.group;
-            let _ = write!(text, "\n{:<NAME$} {:>10} {:>10} {:>12}\n", group, "p50", "p99", "calls/s");
+            let _ = write!(
+                text,
+                "\n{:<NAME$} {:>10} {:>10} {:>10} {:>10}\n",
+                group, "p50", "p99", "calls/s", "processor"
+            );
         }
-        let [_, p50, p99, rate] = cells(figure);
-        let _ = writeln!(text, "  {:<w$} {p50:>10} {p99:>10} {rate:>12}", figure.name, w = NAME - 2);
+        let [_, p50, p99, rate, processor] = cells(figure);
+        let _ = writeln!(
+            text,
+            "  {:<w$} {p50:>10} {p99:>10} {rate:>10} {processor:>10}",
+            figure.name,
+            w = NAME - 2
+        );
     }
-    if !results.instructions.is_empty() {
-        let _ = write!(text, "\n{:<NAME$} {:>10}\n", "instructions of one round", "count");
-        for (name, count) in &results.instructions {
-            let _ = writeln!(text, "  {name:<w$} {count:>10.0}", w = NAME - 2);
+    if !results.counts.is_empty() {
+        let _ = write!(text, "\n{:<NAME$} {:>10}\n", "counts of one round", "count");
+        for (name, count) in &results.counts {
+            let count = rounded_count(*count);
+            let _ = writeln!(text, "  {name:<w$} {count:>10}", w = NAME - 2);
         }
     }
     if !results.claims.is_empty() {
@@ -49,14 +59,18 @@ pub(crate) fn markdown(results: &Results) -> String {
     for figure in &results.figures {
         if figure.group != group {
             group = figure.group;
-            let _ = write!(text, "\n| {group} | p50 | p99 | calls/s |\n|---|---:|---:|---:|\n");
+            let _ = write!(
+                text,
+                "\n| {group} | p50 | p99 | calls/s | processor per call |\n|---|---:|---:|---:|---:|\n"
+            );
         }
         let _ = writeln!(text, "| {} |", cells(figure).join(" | "));
     }
-    if !results.instructions.is_empty() {
-        text.push_str("\n| instructions of one round | count |\n|---|---:|\n");
-        for (name, count) in &results.instructions {
-            let _ = writeln!(text, "| {name} | {count:.0} |");
+    if !results.counts.is_empty() {
+        text.push_str("\n| counts of one round | count |\n|---|---:|\n");
+        for (name, count) in &results.counts {
+            let count = rounded_count(*count);
+            let _ = writeln!(text, "| {name} | {count} |");
         }
     }
     for absent in &results.absent {
@@ -65,9 +79,15 @@ pub(crate) fn markdown(results: &Results) -> String {
     text
 }
 
-fn cells(figure: &Figure) -> [String; 4] {
+fn cells(figure: &Figure) -> [String; 5] {
     let rate = figure.per_second.map_or_else(String::new, |rate| format!("{rate:.0}"));
-    [figure.name.clone(), time(figure.p50), time(figure.p99), rate]
+    let processor = figure.processor.map_or_else(String::new, time);
+    [figure.name.clone(), time(figure.p50), time(figure.p99), rate, processor]
+}
+
+/// Formats a count: whole if it is large, with one decimal place otherwise.
+fn rounded_count(count: f64) -> String {
+    if count < 1000.0 { format!("{count:.1}") } else { format!("{count:.0}") }
 }
 
 fn verdict(claim: &Claim) -> [String; 4] {
@@ -75,13 +95,13 @@ fn verdict(claim: &Claim) -> [String; 4] {
         Bound::AtMost(limit) => ("≤", limit),
         Bound::AtLeast(limit) => ("≥", limit),
     };
-    let held = if claim.holds() { "ok" } else { "OVER" };
+    let status = if claim.holds() { "ok" } else { "OVER" };
     let unit = if claim.unit == RATIO { RATIO.to_owned() } else { format!(" {}", claim.unit) };
     [
         claim.name.clone(),
         format!("{:.2}{unit}", claim.value),
         format!("{word} {limit}{unit}"),
-        held.to_owned(),
+        status.to_owned(),
     ]
 }
 
@@ -101,11 +121,11 @@ mod tests {
     fn results() -> Results {
         let mut results = Results::default();
         results.add("read of 1 KiB", "Sinew", vec![25.0]);
-        results.add_deep("read of 1 KiB", "bare rmcp", vec![50.0], 20_000.0);
+        results.add_load(("read of 1 KiB", "bare rmcp"), vec![50.0], (20_000.0, 26.0));
         results.add("a program", "plain", vec![1500.0]);
         results.claim("Sinew to bare rmcp", Some(0.5), "×", Bound::AtMost(1.0));
         results.claim("start", Some(60.0), "ms", Bound::AtMost(50.0));
-        results.instructions.insert("governance: judge".to_owned(), 1234.4);
+        results.counts.insert("governance: judge".to_owned(), 1234.4);
         results.absent.push("srt: no npm".to_owned());
         results
     }
@@ -114,7 +134,8 @@ mod tests {
     fn a_terminal_shows_each_group_once_and_whether_bounds_hold() {
         let text = plain(&results());
         assert_eq!(text.matches("read of 1 KiB").count(), 1, "{text}");
-        for part in ["25.0 µs", "1.50 ms", "20000", "≤ 1×  ok", "≤ 50 ms  OVER", "1234", "srt: no npm"]
+        for part in
+            ["25.0 µs", "1.50 ms", "20000", "26.0 µs", "≤ 1×  ok", "≤ 50 ms  OVER", "1234", "srt: no npm"]
         {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -8,30 +8,30 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::conversation::{Conversation, Question, ask, ask_many};
+use super::conversation::{BenchRequest, Conversation, ask, ask_many};
 use super::daemon::{Daemon, Home};
 use super::{hook, life};
 use crate::process;
 
 /// Rounds of the most frequent request; several others are a fraction of it.
-const OFTEN: usize = 3_000;
-const AT_ONCE: usize = 64;
+const REQUESTS: usize = 3_000;
+const CONCURRENCY: usize = 64;
 /// Starts with the state of earlier ones.
 const STARTS: usize = 5;
 const MANIFESTS: usize = 100;
 
 /// Tool, arguments, text that every answer contains, and number of calls.
-type Lesson = (&'static str, Value, &'static str, usize);
+type TrainingCall = (&'static str, Value, &'static str, usize);
 
 /// Runs the whole workload against a program, in new homes below `folder`.
 pub(crate) fn train(binary: &Path, folder: &Path) -> Result<()> {
     let home = Home::make(binary, &folder.join("few"))?;
     let daemon = home.start()?;
-    natively(&daemon)?;
+    call_native_endpoint(&daemon)?;
     by_mcp(daemon.connect()?)?;
     by_mcp(Conversation::on_pipes(&mut home.sinew(&["mcp"]))?)?;
-    hook::ask_often(&home, OFTEN / 300)?;
-    by_hand(&home)?;
+    hook::ask_often(&home, REQUESTS / 300)?;
+    run_commands(&home)?;
     daemon.end()?;
     start_again(&home)?;
     refused(&Home::make(binary, &folder.join("refused"))?)?;
@@ -40,25 +40,30 @@ pub(crate) fn train(binary: &Path, folder: &Path) -> Result<()> {
     start_again(&many)
 }
 
-fn natively(daemon: &Daemon) -> Result<()> {
+fn call_native_endpoint(daemon: &Daemon) -> Result<()> {
     let mut native = daemon.connect()?;
-    let read = Question::read();
-    ask(&mut native, &read, OFTEN, |_, _| Ok(()))?;
-    ask_many(&mut native, &read, (OFTEN, AT_ONCE), &mut Vec::new())?;
+    let read = BenchRequest::read();
+    ask(&mut native, &read, REQUESTS, |_, _| Ok(()))?;
+    ask_many(&mut native, &read, (REQUESTS, CONCURRENCY), &mut Vec::new())?;
     teach(&mut native, granted())?;
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
-    ask(&mut native, &Question::new("sinew/explain", &params, "permit"), OFTEN / 30, |_, _| Ok(()))?;
-    ask(&mut native, &Question::new("sinew/status", &json!({}), "uptime_seconds"), OFTEN / 10, |_, _| Ok(()))
+    ask(&mut native, &BenchRequest::new("sinew/explain", &params, "permit"), REQUESTS / 30, |_, _| Ok(()))?;
+    ask(
+        &mut native,
+        &BenchRequest::new("sinew/status", &json!({}), "uptime_seconds"),
+        REQUESTS / 10,
+        |_, _| Ok(()),
+    )
 }
 
-fn teach(native: &mut Conversation, lessons: Vec<Lesson>) -> Result<()> {
+fn teach(native: &mut Conversation, lessons: Vec<TrainingCall>) -> Result<()> {
     lessons.into_iter().try_for_each(|(tool, arguments, expected, often)| {
         let params = json!({"tool_name": tool, "arguments": arguments});
-        ask(native, &Question::new("sinew/execute", &params, expected), often, |_, _| Ok(()))
+        ask(native, &BenchRequest::new("sinew/execute", &params, expected), often, |_, _| Ok(()))
     })
 }
 
-fn granted() -> Vec<Lesson> {
+fn granted() -> Vec<TrainingCall> {
     let done = "\"success\":true";
     vec![
         ("list_directory", json!({"path": "."}), done, 100),
@@ -91,13 +96,13 @@ fn refused(home: &Home) -> Result<()> {
 fn by_mcp(mut client: Conversation) -> Result<()> {
     client.initialise()?;
     let params = json!({"name": "read_file", "arguments": {"path": "kib.txt"}});
-    let call = Question::new("tools/call", &params, "xxxxxxxx");
-    ask(&mut client, &call, OFTEN / 2, |_, _| Ok(()))?;
-    ask_many(&mut client, &call, (OFTEN / 2, AT_ONCE), &mut Vec::new())?;
-    ask(&mut client, &Question::new("tools/list", &json!({}), "read_file"), OFTEN / 150, |_, _| Ok(()))
+    let call = BenchRequest::new("tools/call", &params, "xxxxxxxx");
+    ask(&mut client, &call, REQUESTS / 2, |_, _| Ok(()))?;
+    ask_many(&mut client, &call, (REQUESTS / 2, CONCURRENCY), &mut Vec::new())?;
+    ask(&mut client, &BenchRequest::new("tools/list", &json!({}), "read_file"), REQUESTS / 150, |_, _| Ok(()))
 }
 
-fn by_hand(home: &Home) -> Result<()> {
+fn run_commands(home: &Home) -> Result<()> {
     let lines: [&[&str]; 6] = [
         &["status"],
         &["tools", "list"],
@@ -106,7 +111,7 @@ fn by_hand(home: &Home) -> Result<()> {
         &["ledger", "query", "--tool", "read_file"],
         &["ledger", "verify"],
     ];
-    lines.iter().try_for_each(|words| process::capture(&mut home.sinew(words)).map(drop))
+    lines.iter().try_for_each(|arguments| process::capture(&mut home.sinew(arguments)).map(drop))
 }
 
 fn start_again(home: &Home) -> Result<()> {

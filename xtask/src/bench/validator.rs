@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::Length;
-use super::conversation::{Conversation, Question, ask, time};
+use super::conversation::{BenchRequest, Conversation, ask, time};
 use super::daemon::Home;
 use super::peers::Installed;
 use super::results::{Bound, RATIO, Results};
@@ -63,7 +63,7 @@ pub(crate) fn measure(
     let mut conversation = daemon.connect()?;
     let explain = |tool: &str| {
         let params = json!({"tool_name": tool, "arguments": {"text": "Buy milk"}});
-        Question::new("sinew/explain", &params, "\"permit\"")
+        BenchRequest::new("sinew/explain", &params, "\"permit\"")
     };
     let (checked, plain) = (explain("notes.checked"), explain("notes.plain"));
     let mut others = others(peers, results);
@@ -83,8 +83,8 @@ pub(crate) fn measure(
         }
         for (_, conversation, times) in &mut others {
             let arguments = json!({"input": json!({"text": "Buy milk"}).to_string()});
-            let question = Question::new("validate", &arguments, "\"valid\":true");
-            time(conversation, &question, CALLS, times)?;
+            let request = BenchRequest::new("validate", &arguments, "\"valid\":true");
+            time(conversation, &request, CALLS, times)?;
         }
     }
     let median = results.add(GROUP, SINEW, times);

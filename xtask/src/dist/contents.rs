@@ -29,8 +29,8 @@ const PROGRAM: &str = "/home/you/.local/bin/sinew";
 
 /// Version that the program reports.
 pub(crate) fn version(program: &Path) -> Result<String> {
-    let reported_text = process::capture(Command::new(program).arg("--version"))?;
-    Ok(reported_text.split_whitespace().last().context("`sinew --version` prints no version")?.to_owned())
+    let version_output = process::capture(Command::new(program).arg("--version"))?;
+    Ok(version_output.split_whitespace().last().context("`sinew --version` prints no version")?.to_owned())
 }
 
 /// Collects every file. `program` runs here and generates documents; `shipped` goes into the archive.

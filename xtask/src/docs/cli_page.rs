@@ -14,9 +14,9 @@ pub(crate) fn page(help: impl Fn(&[&str]) -> Result<String>) -> Result<String> {
     let mut page = HEAD.to_owned();
     let mut waiting = vec![Vec::<String>::new()];
     while let Some(path) = waiting.pop() {
-        let mut words = vec!["help"];
-        words.extend(path.iter().map(String::as_str));
-        let text = help(&words)?;
+        let mut arguments = vec!["help"];
+        arguments.extend(path.iter().map(String::as_str));
+        let text = help(&arguments)?;
         let title: Vec<&str> = std::iter::once("sinew").chain(path.iter().map(String::as_str)).collect();
         page.push_str(&format!("## `{}`\n\n```text\n{}\n```\n\n", title.join(" "), tidied(&text)));
         // `waiting` is a stack: pushed in reverse, the subcommands come out in the order of the list.
@@ -52,8 +52,8 @@ mod tests {
 
     #[test]
     fn every_command_has_a_section_in_order() {
-        let help = |words: &[&str]| {
-            Ok(match words {
+        let help = |arguments: &[&str]| {
+            Ok(match arguments {
                 ["help"] => TOP.to_owned(),
                 ["help", "tools"] => "Tools.\n\nCommands:\n  list  All  \n".to_owned(),
                 other => format!("of {}\n", other.join(" ")),

@@ -34,9 +34,9 @@ impl Wrappers {
 fn find(folder: &Path) -> Result<Vec<String>> {
     let python = folder.join("venv/bin/python").to_string_lossy().into_owned();
     let module = |python: &str| vec![python.to_owned(), "-m".to_owned(), "ziglang".to_owned()];
-    for words in [vec!["zig".to_owned()], module("python3"), module(&python)] {
-        if answers(&words) {
-            return Ok(words);
+    for command in [vec!["zig".to_owned()], module("python3"), module(&python)] {
+        if is_usable(&command) {
+            return Ok(command);
         }
     }
     install(folder, &python).with_context(|| {
@@ -47,8 +47,8 @@ fn find(folder: &Path) -> Result<Vec<String>> {
     Ok(module(&python))
 }
 
-fn answers(words: &[String]) -> bool {
-    let Some((program, arguments)) = words.split_first() else { return false };
+fn is_usable(command: &[String]) -> bool {
+    let Some((program, arguments)) = command.split_first() else { return false };
     process::works(Command::new(program).args(arguments).arg("version"))
 }
 
@@ -91,8 +91,8 @@ fn ar_script(zig: &[String], folder: &Path) -> String {
 fn start_of(zig: &[String], folder: &Path) -> String {
     let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let cache = quote(&folder.join("cache").to_string_lossy());
-    let words: Vec<String> = zig.iter().map(|word| quote(word)).collect();
-    format!("ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache} exec {}", words.join(" "))
+    let command: Vec<String> = zig.iter().map(|word| quote(word)).collect();
+    format!("ZIG_GLOBAL_CACHE_DIR={cache} ZIG_LOCAL_CACHE_DIR={cache} exec {}", command.join(" "))
 }
 
 fn write_script(path: &Path, text: &str) -> Result<()> {

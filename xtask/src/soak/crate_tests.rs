@@ -11,41 +11,44 @@ use super::summary::Summary;
 /// Tests that each of a thousand programs that resist termination is reported within a tenth of a second
 /// after its deadline. The tests run one at a time, so the strict time limit applies.
 pub(crate) fn deadlines(session: &Session<'_>) -> Result<Summary> {
-    let words = ["-p", "sandbox", "--test", "sandboxed", "--", "--test-threads=1", "a_hundred_that"];
-    run(session, &words, &[("SINEW_STRICT_TIMES", "1")])?;
+    let arguments = ["-p", "sandbox", "--test", "sandboxed", "--", "--test-threads=1", "a_hundred_that"];
+    run(session, &arguments, &[("SINEW_STRICT_TIMES", "1")])?;
     Ok(Summary { figure: 1_000, notes: "eight kinds of resistance".to_owned() })
 }
 
 /// Compares the judge with the model of its tests, and every verdict with its explanation.
 pub(crate) fn judge(session: &Session<'_>) -> Result<Summary> {
     let (cases, seed) = (session.count.to_string(), session.seed.to_string());
-    let words = ["-p", "governance", "--lib", "judge_explanation_and_model_agree", "--", "--nocapture"];
+    let arguments = ["-p", "governance", "--lib", "judge_explanation_and_model_agree", "--", "--nocapture"];
     let variables =
         [("SINEW_JUDGE_CASES", &*cases), ("SINEW_JUDGE_SEED", &*seed), ("SINEW_JUDGE_EXPLAINED", "1")];
-    run(session, &words, &variables)?;
+    run(session, &arguments, &variables)?;
     Ok(Summary { figure: session.count, notes: "each with its explanation".to_owned() })
 }
 
 /// Runs calls that need approval through random orders of events.
 pub(crate) fn schedules(session: &Session<'_>) -> Result<Summary> {
     let (count, seed) = (session.count.to_string(), session.seed.to_string());
-    let words = ["-p", "execution", "--lib", "executed_as_approved", "--", "--nocapture"];
-    run(session, &words, &[("SINEW_APPROVAL_SCHEDULES", &count), ("SINEW_APPROVAL_SEED", &seed)])?;
+    let arguments = ["-p", "execution", "--lib", "executed_as_approved", "--", "--nocapture"];
+    run(session, &arguments, &[("SINEW_APPROVAL_SCHEDULES", &count), ("SINEW_APPROVAL_SEED", &seed)])?;
     Ok(Summary { figure: session.count, notes: String::new() })
 }
 
 /// Queries a ledger of a million records; each query has a time limit.
 pub(crate) fn queries(session: &Session<'_>) -> Result<Summary> {
     let count = session.count.to_string();
-    let words = ["run", "--release", "-p", "ledger", "--example", "measure", "--", &count];
-    process::run(&mut session.root.cargo(&words))?;
+    let mut example = session.root.cargo(&["run"]);
+    if session.profile == Profile::Release {
+        example.arg("--release");
+    }
+    process::run(example.args(["-p", "ledger", "--example", "measure", "--", &count]))?;
     Ok(Summary { figure: session.count, notes: String::new() })
 }
 
-fn run(session: &Session<'_>, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+fn run(session: &Session<'_>, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let mut tests = session.root.cargo(&["test"]);
     if session.profile == Profile::Release {
         tests.arg("--release");
     }
-    process::run(tests.args(words).envs(variables.iter().copied()))
+    process::run(tests.args(arguments).envs(variables.iter().copied()))
 }

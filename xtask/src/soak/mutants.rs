@@ -90,8 +90,8 @@ pub(crate) fn run(session: &Session<'_>) -> Result<Summary> {
 fn install(root: &Root) -> Result<PathBuf> {
     let tool = root.path().join(TOOLS).join("bin/cargo-mutants");
     if !tool.is_file() {
-        let words = ["install", "cargo-mutants", "--locked", "--version", VERSION, "--root", TOOLS];
-        process::run(&mut root.cargo(&words))?;
+        let arguments = ["install", "cargo-mutants", "--locked", "--version", VERSION, "--root", TOOLS];
+        process::run(&mut root.cargo(&arguments))?;
     }
     Ok(tool)
 }

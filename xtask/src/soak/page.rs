@@ -54,8 +54,8 @@ fn merge(mut results: Vec<CampaignResult>, result: &CampaignResult) -> Vec<Campa
     }
     results.retain(|one| one.campaign != result.campaign);
     results.push(result);
-    let place = |one: &CampaignResult| CAMPAIGNS.iter().position(|known| known.name == one.campaign);
-    results.sort_by_key(place);
+    let campaign_index = |one: &CampaignResult| CAMPAIGNS.iter().position(|known| known.name == one.campaign);
+    results.sort_by_key(campaign_index);
     results
 }
 

@@ -14,12 +14,12 @@ use super::summary::Summary;
 pub(crate) fn run(session: &Session<'_>, part: &str) -> Result<Summary> {
     let root = session.root;
     let binary = project::build_binary(root, session.profile)?;
-    let mut words = vec!["test", "-p", "tests", "--test", "sinew"];
+    let mut arguments = vec!["test", "-p", "tests", "--test", "sinew"];
     if session.profile == Profile::Release {
-        words.push("--release");
+        arguments.push("--release");
     }
-    words.extend([part, "--", "--nocapture", "--test-threads=1"]);
-    let mut tests = root.cargo(&words);
+    arguments.extend([part, "--", "--nocapture", "--test-threads=1"]);
+    let mut tests = root.cargo(&arguments);
     tests.env("SINEW_BIN", binary);
     tests.env("SINEW_SOAK_SEED", session.seed.to_string());
     tests.env("SINEW_SOAK_MINUTES", session.minutes.to_string());

@@ -77,8 +77,8 @@ fn prose_headings(file: &File) -> impl Iterator<Item = String> {
 
 /// Anchor of a heading, by the rules of the usual hosts.
 fn slug(heading: &str) -> String {
-    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    let slug_chars = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    slug_chars.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -30,12 +30,20 @@ class Definition:
         return cls(function["name"], function.get("description", ""), function["parameters"])
 
 
+def without_operator_commands(hint: str) -> str:
+    """Removes the clauses of a hint that tell the reader to run `sinew`, which a model cannot do."""
+    if "`sinew " not in hint:
+        return hint
+    clauses = [clause for part in hint.split("; ") for clause in part.split(", or ")]
+    return "; ".join(clause for clause in clauses if "`sinew " not in clause)
+
+
 def error_text(result: _types.ExecuteResult) -> str:
     """Text for the model about a call that did not succeed."""
     refusal = result["metadata"].get("refusal")
     parts = [result["error"] or "the call did not succeed"]
     if refusal is not None:
-        hint, repair = refusal.get("hint"), refusal.get("repair")
+        hint, repair = without_operator_commands(refusal.get("hint") or ""), refusal.get("repair")
         if hint:
             parts.append(f"Hint: {hint}")
         if repair:

@@ -128,9 +128,18 @@ class Link:
 
         async def deliver() -> None:
             while (progress := await queue.get()) is not None:
-                outcome = callback(progress)
-                if inspect.isawaitable(outcome):
-                    await outcome
+                try:
+                    outcome = callback(progress)
+                    if inspect.isawaitable(outcome):
+                        await outcome
+                except Exception as error:
+                    # A callback that raises ends its own call with that error, also one that would run on.
+                    reply = self._replies.get(number)
+                    if reply is None or reply.done():
+                        raise
+                    self._send_soon("notifications/cancelled", {"requestId": number})
+                    reply.set_exception(error)
+                    return
 
         return asyncio.get_running_loop().create_task(deliver())
 

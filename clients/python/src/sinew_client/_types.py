@@ -289,9 +289,7 @@ FaultParty = Literal["caller", "tool", "network", "machine", "operator"]
 FailedOutcome = Literal["not_started", "unknown"]
 
 
-class Explanation(TypedDict):
-    """Explanation of how a call would be decided."""
-
+class _ExplanationRequired(TypedDict):
     tool_name: str
     """Registered name of the tool, or the requested name if there is no such tool."""
     mode: Mode
@@ -300,6 +298,13 @@ class Explanation(TypedDict):
     """Rules that led to the verdict, in the order of evaluation."""
     policy_hash: str
     """Hash of the policy that judged the call."""
+
+
+class Explanation(_ExplanationRequired, total=False):
+    """Explanation of how a call would be decided."""
+
+    notes: list[str]
+    """Facts that do not change the verdict, such as services of the tool that the policy refuses."""
 
 
 class ApprovalSummary(TypedDict):
@@ -442,6 +447,8 @@ class ExplainResult(_ExplainResultRequired, total=False):
     """for `ask` and `deny`: the [refusal](schemas/refusal.json) the caller would get"""
     asked_by: list[RuleRef] | None
     """for `ask`: the rules that require approval"""
+    notes: list[str] | None
+    """facts that do not change the verdict, such as search providers that the policy refuses"""
 
 
 class _JudgeHostParamsRequired(TypedDict):
@@ -466,6 +473,8 @@ class JudgeHostParams(_JudgeHostParamsRequired, total=False):
     """sub-agent of the host"""
     prompt_id: str
     """prompt that led to the call"""
+    system_programs: list[str]
+    """programs of a command line that the host's `PATH` finds in a folder of the system"""
 
 
 class _JudgeHostResultRequired(TypedDict):
@@ -478,6 +487,8 @@ class JudgeHostResult(_JudgeHostResultRequired, total=False):
     """for `none`: `unknown_tool` or `judged_on_arrival`"""
     on_permit: str | None
     """for `judged`: reply of the host table to a permit, `allow` or `none`"""
+    on_approval: str | None
+    """for `judged`: reply of the host table to `ask`: `ask`, `deny` or `none`"""
     tool_name: str | None
     """name of the tool"""
     mode: Mode | None
@@ -712,7 +723,7 @@ class McpServerDiscoverResult(_McpServerDiscoverResultRequired, total=False):
 
 class _McpSubscriptionsListenParamsRequired(TypedDict):
     notifications: dict[str, Any]
-    """`toolsListChanged: true`"""
+    """`toolsListChanged: true`; `taskIds`, for `notifications/tasks` with the state of these tasks"""
 
 
 class McpSubscriptionsListenParams(_McpSubscriptionsListenParamsRequired, total=False):
@@ -766,6 +777,10 @@ class _McpToolsCallParamsRequired(TypedDict):
 class McpToolsCallParams(_McpToolsCallParamsRequired, total=False):
     arguments: dict[str, Any]
     """arguments of the tool"""
+    task: dict[str, Any]
+    """revision 2025-11-25: run the call as a task, retained for `ttl` milliseconds; the result is `task`"""
+    inputResponses: dict[str, Any]
+    """revision 2026-07-28: answers to `inputRequests` of the reply before"""
     _meta: dict[str, Any]
     """`progressToken`, `traceparent`, `tracestate`, `sinew/idempotency_key`, `sinew/detached`, `sinew/approval`, `sinew/approval_id`"""
 
@@ -782,6 +797,110 @@ class _McpToolsCallResultRequired(TypedDict):
 class McpToolsCallResult(_McpToolsCallResultRequired, total=False):
     structuredContent: dict[str, Any] | None
     """output of the tool"""
+    resultType: str | None
+    """revision 2026-07-28: `complete`; `task` with the fields of `tasks/get`, if the client declares tasks and the call waits for the operator or takes more than 10 s; `input_required` with `inputRequests`, if the client shows forms and the call waits for the operator"""
+
+
+class _McpTasksGetParamsRequired(TypedDict):
+    taskId: str
+    """id of the task"""
+
+
+class McpTasksGetParams(_McpTasksGetParamsRequired, total=False):
+    _meta: dict[str, Any]
+    """MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities`"""
+
+
+class McpTasksGetResult(TypedDict, total=False):
+    taskId: str | None
+    """id of the task, 128 random bits"""
+    status: str | None
+    """`working`, `input_required`, `completed`, `failed` or `cancelled`"""
+    statusMessage: str | None
+    """the approval that the call waits for, or the reason why it did not succeed"""
+    createdAt: str | None
+    """time of creation"""
+    lastUpdatedAt: str | None
+    """time of the last change"""
+    ttl: float | None
+    """revision 2025-11-25: milliseconds for which the task is retained: 10 s to 24 h, 1 h if the client asks for none"""
+    ttlMs: float | None
+    """revision 2026-07-28: the same; always 1 h"""
+    pollIntervalMs: float | None
+    """revision 2026-07-28: milliseconds to wait before the next `tasks/get`"""
+    resultType: str | None
+    """revision 2026-07-28: `complete`"""
+    result: dict[str, Any] | None
+    """revision 2026-07-28: result of a completed call"""
+    error: dict[str, Any] | None
+    """revision 2026-07-28: error of a failed request"""
+    inputRequests: dict[str, Any] | None
+    """revision 2026-07-28: forms about an approval, for a client that shows forms"""
+
+
+class McpTasksResultParams(TypedDict):
+    taskId: str
+    """id of the task"""
+
+
+class _McpTasksResultResultRequired(TypedDict):
+    content: list[Any]
+    """output or reason as text"""
+    isError: bool
+    """true for a refused or failed call"""
+    _meta: dict[str, Any]
+    """as for `tools/call`, and `io.modelcontextprotocol/related-task`"""
+
+
+class McpTasksResultResult(_McpTasksResultResultRequired, total=False):
+    structuredContent: dict[str, Any] | None
+    """output of the tool"""
+
+
+class McpTasksListParams(TypedDict, total=False):
+    cursor: str
+    """not used; any value is an error"""
+
+
+class McpTasksListResult(TypedDict):
+    tasks: list[Any]
+    """tasks, each as in `tasks/get`"""
+
+
+class _McpTasksUpdateParamsRequired(TypedDict):
+    taskId: str
+    """id of the task"""
+    inputResponses: dict[str, Any]
+    """answers, by the keys of `inputRequests`"""
+
+
+class McpTasksUpdateParams(_McpTasksUpdateParamsRequired, total=False):
+    _meta: dict[str, Any]
+    """MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities`"""
+
+
+class McpTasksUpdateResult(TypedDict, total=False):
+    resultType: str | None
+    """revision 2026-07-28: `complete`"""
+
+
+class _McpTasksCancelParamsRequired(TypedDict):
+    taskId: str
+    """id of the task"""
+
+
+class McpTasksCancelParams(_McpTasksCancelParamsRequired, total=False):
+    _meta: dict[str, Any]
+    """MCP metadata. Revision 2026-07-28 requires `io.modelcontextprotocol/protocolVersion` and `…/clientCapabilities`"""
+
+
+class McpTasksCancelResult(TypedDict, total=False):
+    taskId: str | None
+    """id of the task, 128 random bits"""
+    status: str | None
+    """`working`, `input_required`, `completed`, `failed` or `cancelled`"""
+    statusMessage: str | None
+    """the approval that the call waits for, or the reason why it did not succeed"""
     resultType: str | None
     """revision 2026-07-28: `complete`"""
 
@@ -845,6 +964,8 @@ class ControlStatusResult(_ControlStatusResultRequired, total=False):
     """last reload of the configuration, as in `control/reload`"""
     manifest_problems: list[Any] | None
     """manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message`"""
+    recording: dict[str, Any] | None
+    """recording in progress: `workspace`, `since`, `until` and `calls`"""
     suspended_callers: list[Any] | None
     """suspended callers, as `control/callers.list` returns them"""
     mode_cause: dict[str, Any] | None
@@ -936,6 +1057,8 @@ class ControlExplainResult(_ControlExplainResultRequired, total=False):
     """for `ask` and `deny`: the [refusal](schemas/refusal.json) the caller would get"""
     asked_by: list[RuleRef] | None
     """for `ask`: the rules that require approval"""
+    notes: list[str] | None
+    """facts that do not change the verdict, such as search providers that the policy refuses"""
 
 
 class ControlCallsListParams(TypedDict):
@@ -1143,6 +1266,38 @@ class ControlModeSetResult(_ControlModeSetResultRequired, total=False):
     """false if the change could not be recorded yet"""
 
 
+class _ControlRecordingStartParamsRequired(TypedDict):
+    workspace: str
+    """root of the workspace"""
+    seconds: int
+    """duration, at most 86400"""
+
+
+class ControlRecordingStartParams(_ControlRecordingStartParamsRequired, total=False):
+    accept: str
+    """`candidate` of the reply that was shown to the operator"""
+    pin: str
+    """operator PIN, if one is set"""
+
+
+class ControlRecordingStartResult(TypedDict, total=False):
+    becomes_possible: list[Any] | None
+    """effects, one line each, without `accept`"""
+    candidate: str | None
+    """digest of the effects, without `accept`"""
+    recording: dict[str, Any] | None
+    """`workspace`, `since`, `until` and `calls`, with `accept`"""
+
+
+class ControlRecordingStopParams(TypedDict):
+    pass
+
+
+class ControlRecordingStopResult(TypedDict, total=False):
+    recording: dict[str, Any] | None
+    """last state of the recording, if there was one"""
+
+
 class ControlCallersListParams(TypedDict):
     pass
 
@@ -1234,7 +1389,7 @@ class ControlReloadResult(_ControlReloadResultRequired, total=False):
     candidate: str | None
     """digest of the waiting configuration"""
     changes: list[Any] | None
-    """differences, each with its `effect`"""
+    """differences from the accepted configuration, each with its `effect` and, while it is not in effect, `waits`"""
     error: str | None
     """reason for a rejection"""
     problems: list[Any] | None

@@ -79,10 +79,10 @@ impl AttemptState {
 
     /// Counts one more attempt, or returns an error if the delay has not passed.
     fn with_attempt(self, now: Timestamp) -> Result<AttemptState, PinError> {
-        let left =
+        let remaining =
             self.not_before.map(|then| Duration::try_from(then.duration_since(now)).unwrap_or_default());
-        if let Some(left) = left.filter(|left| !left.is_zero()) {
-            return Err(PinError::TooManyAttempts { seconds: left.as_secs() + 1 });
+        if let Some(remaining) = remaining.filter(|remaining| !remaining.is_zero()) {
+            return Err(PinError::TooManyAttempts { seconds: remaining.as_secs() + 1 });
         }
         let wrong = self.wrong.saturating_add(1);
         let beyond = wrong.saturating_sub(FREE_ATTEMPTS);

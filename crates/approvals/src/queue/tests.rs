@@ -11,7 +11,15 @@ use crate::schedule_rng::{SchedulePanicReport, ScheduleRng};
 
 fn caller(n: usize) -> Caller {
     let session = (n > 0).then(|| format!("s{n}"));
-    Caller { uid: 501, pid: None, endpoint: CallerEndpoint::Mcp, connection: 1, client: None, session }
+    Caller {
+        uid: 501,
+        pid: None,
+        endpoint: CallerEndpoint::Mcp,
+        connection: 1,
+        client: None,
+        session,
+        account: None,
+    }
 }
 
 fn terms(owner: usize, rules: &[&str], requested_at: i64, expires_at: i64) -> RequestTerms {
@@ -284,4 +292,38 @@ fn closed_requests_are_forgotten_in_order() {
     assert_eq!(queue.requests().len(), MAX_CLOSED, "memory is bounded");
     let error = queue.find_usable("999", &caller(0), at(1)).unwrap_err();
     assert_eq!(error, UnusableApproval::Denied(Some("no".to_owned())), "the latest ones are still reported");
+}
+
+#[test]
+fn open_request_is_found_by_its_process_and_a_denial_by_all() {
+    use tool::caller::CallerKey;
+
+    let of_process =
+        |pid| Caller { account: Some(CallerKey::of_pid(pid)), client: Some("a".to_owned()), ..caller(0) };
+    let mut queue = ApprovalQueue::default();
+    let mut terms = terms(0, &[], 0, 100);
+    let header =
+        ledger::CallHeader { caller: Arc::new(of_process(1)), ..ledger::CallHeader::clone(&terms.call) };
+    terms.call = Arc::new(header);
+    queue.apply(&queue.propose_request("q", "digest", &terms).unwrap());
+    let found = |queue: &ApprovalQueue, caller: &Caller| {
+        queue.find_earlier("digest", caller, (at(1), at(0))).map(|(id, _)| id.clone())
+    };
+    let stranger = Caller { client: Some("b".to_owned()), ..of_process(1) };
+    assert_eq!(found(&queue, &of_process(1)).as_deref(), Some("q"));
+    assert_eq!(found(&queue, &of_process(2)), None, "a process that copied the name");
+    queue.apply(&queue.propose_grant("q", "operator", at(1), at(50)).unwrap());
+    assert_eq!(found(&queue, &of_process(1)).as_deref(), Some("q"));
+    assert_eq!(found(&queue, &of_process(2)), None, "it cannot use the approval either");
+    assert!(queue.find_usable("q", &of_process(2), at(2)).is_ok(), "with the id, the restarted client can");
+    assert_eq!(queue.find_usable("q", &stranger, at(2)).map(|_| ()), Err(UnusableApproval::Unknown));
+
+    queue.apply(
+        &queue.propose_request("no", "digest", &RequestTerms { requested_at: at(2), ..terms }).unwrap(),
+    );
+    queue.apply(&queue.propose_denial("no", "operator", at(3), None).unwrap());
+    let after =
+        |caller: &Caller| queue.find_earlier("digest", caller, (at(4), at(0))).map(|(id, _)| id.clone());
+    assert_eq!(after(&of_process(2)).as_deref(), Some("no"), "a restart does not repeat a denied question");
+    assert_eq!(after(&stranger), None);
 }

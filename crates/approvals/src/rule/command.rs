@@ -12,8 +12,8 @@ const PROGRAM_LABEL: &str = "program";
 /// machine and load no code. Not on the list, although they mostly read: `awk`, `sed`, `find`, `xargs`, `env`
 /// (run their arguments), `git` (`-c`, `--upload-pack`, `--output`, a pager), `sort` and `tree` (`-o`),
 /// `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file` (`-C` writes), `rg`
-/// (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee`, `dd`. A denylist was tried
-/// first: there was always one more wrapper program.
+/// (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee` and `dd` (write). A denylist
+/// was tried first: there was always one more wrapper program.
 const READ_ONLY_PROGRAMS: [&str; 24] = [
     "basename",
     "cat",
@@ -44,50 +44,52 @@ const READ_ONLY_PROGRAMS: [&str; 24] = [
 /// Words of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RuleCommand {
-    words: Vec<String>,
+    #[serde(rename = "words")]
+    argv: Vec<String>,
     /// True if more words may follow.
-    open: bool,
+    #[serde(rename = "open")]
+    is_prefix: bool,
 }
 
 impl RuleCommand {
     /// Matches exactly these words.
-    pub(super) fn exact(words: &[String]) -> RuleCommand {
-        RuleCommand { words: words.to_vec(), open: false }
+    pub(super) fn exact(argv: &[String]) -> RuleCommand {
+        RuleCommand { argv: argv.to_vec(), is_prefix: false }
     }
 
-    pub(super) fn is_open(&self) -> bool {
-        self.open
+    pub(super) fn is_prefix(&self) -> bool {
+        self.is_prefix
     }
 
     /// Text for the display of the rule.
     pub(super) fn to_line(&self) -> String {
-        let more = if self.open { " and any further words" } else { ", and no further words" };
-        format!("  the command is {}{more}", json!(self.words))
+        let more = if self.is_prefix { " and any further words" } else { ", and no further words" };
+        format!("  the command is {}{more}", json!(self.argv))
     }
 
     /// Returns true if a command is covered.
-    pub(super) fn covers(&self, words: &[String]) -> bool {
-        match self.open {
+    pub(super) fn covers(&self, argv: &[String]) -> bool {
+        match self.is_prefix {
             // A recorded rule from before the list was shortened is no longer valid.
             true => {
-                self.words.first().is_some_and(|name| is_read_only_program(name))
-                    && words.starts_with(&self.words)
+                self.argv.first().is_some_and(|name| is_read_only_program(name))
+                    && argv.starts_with(&self.argv)
             }
-            false => words == self.words,
+            false => argv == self.argv,
         }
     }
 
     /// Allows any further words, if the program is read-only by its name and by the name of its file in the
     /// preview of the tool.
     pub(super) fn widen(&self, value: &str, facts: &[(String, String)]) -> Result<RuleCommand, String> {
-        let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
-        if words == self.words {
+        let argv: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
+        if argv == self.argv {
             return Ok(self.clone());
         }
-        if !self.words.starts_with(&words) || words.is_empty() {
+        if !self.argv.starts_with(&argv) || argv.is_empty() {
             return Err(format!("`{value}` is not the beginning of the command that is being approved"));
         }
-        let name = words.first().map(String::as_str).unwrap_or_default();
+        let name = argv.first().map(String::as_str).unwrap_or_default();
         let found = facts.iter().find(|(label, _)| label == PROGRAM_LABEL).map(|(_, text)| text.as_str());
         let file = found.and_then(|text| text.rsplit_once(" (sha256 ")).map(|(path, _)| path);
         if !is_read_only_program(name) || !file.is_some_and(is_read_only_program) {
@@ -97,15 +99,15 @@ impl RuleCommand {
                 READ_ONLY_PROGRAMS.join(", ")
             ));
         }
-        if let Some(option) = words.iter().skip(1).find(|word| word.starts_with('-')) {
+        if let Some(option) = argv.iter().skip(1).find(|word| word.starts_with('-')) {
             return Err(format!("`{option}` is an option: the words that follow could be its value"));
         }
-        Ok(RuleCommand { words, open: true })
+        Ok(RuleCommand { argv, is_prefix: true })
     }
 }
 
 /// Returns true if a program is read-only, by the last component of its path.
-fn is_read_only_program(program: &str) -> bool {
+pub(crate) fn is_read_only_program(program: &str) -> bool {
     let name = Path::new(program).file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| READ_ONLY_PROGRAMS.contains(&name))
 }

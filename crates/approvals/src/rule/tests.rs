@@ -12,6 +12,7 @@ fn caller() -> Caller {
         connection: 3,
         client: Some("claude".into()),
         session: None,
+        account: None,
     }
 }
 

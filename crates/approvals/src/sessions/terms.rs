@@ -52,24 +52,26 @@ pub(super) struct CheckedTerms {
 }
 
 impl CheckedTerms {
-    pub(super) fn check(wish: &SessionTerms, usual: &SessionsEntry) -> Result<Self, TermsError> {
-        let names = wish.allowlist.len();
+    pub(super) fn check(requested: &SessionTerms, defaults: &SessionsEntry) -> Result<Self, TermsError> {
+        let names = requested.allowlist.len();
         if names == 0 {
             return Err(TermsError::EmptyAllowlist);
         }
         if names > MAX_NAMES {
             return Err(TermsError::TooManyNames(names));
         }
-        if let Some(long) = wish.allowlist.iter().map(String::len).find(|length| *length > MAX_NAME_BYTES) {
+        if let Some(long) =
+            requested.allowlist.iter().map(String::len).find(|length| *length > MAX_NAME_BYTES)
+        {
             return Err(TermsError::NameTooLong(long));
         }
-        let hops = wish.hop_budget.or(usual.hop_budget).unwrap_or(DEFAULT_HOPS);
+        let hops = requested.hop_budget.or(defaults.hop_budget).unwrap_or(DEFAULT_HOPS);
         if hops > MAX_HOPS {
             return Err(TermsError::TooManyHops(hops));
         }
-        let mode = wish.cost_mode.as_deref().map_or(usual.cost_cap.mode, parse_cost_mode);
-        let cap = TurnCostCap::new(mode, wish.cost_amount.unwrap_or(usual.cost_cap.amount));
-        Ok(CheckedTerms { allowlist: wish.allowlist.clone(), budget: TurnBudget { hops, cap } })
+        let mode = requested.cost_mode.as_deref().map_or(defaults.cost_cap.mode, parse_cost_mode);
+        let cap = TurnCostCap::new(mode, requested.cost_amount.unwrap_or(defaults.cost_cap.amount));
+        Ok(CheckedTerms { allowlist: requested.allowlist.clone(), budget: TurnBudget { hops, cap } })
     }
 
     /// Allowed names for a worker. They come from the client, so control characters are escaped.
@@ -109,13 +111,17 @@ mod tests {
 
     #[test]
     fn terms_fall_back_to_configuration_then_defaults() {
-        let usual =
+        let defaults =
             |hops, mode, amount| SessionsEntry { hop_budget: hops, cost_cap: CostCap { mode, amount } };
         let list = || SessionTerms { allowlist: vec!["read_file".to_owned()], ..SessionTerms::default() };
-        let check = |wish: SessionTerms, usual: &SessionsEntry, expect: TurnBudget| {
-            assert_eq!(CheckedTerms::check(&wish, usual).map(|terms| terms.budget), Ok(expect), "{wish:?}");
+        let check = |requested: SessionTerms, defaults: &SessionsEntry, expect: TurnBudget| {
+            assert_eq!(
+                CheckedTerms::check(&requested, defaults).map(|terms| terms.budget),
+                Ok(expect),
+                "{requested:?}"
+            );
         };
-        let (none, some) = (usual(None, CostMode::Warn, 0.0), usual(Some(5), CostMode::Enforce, 2.0));
+        let (none, some) = (defaults(None, CostMode::Warn, 0.0), defaults(Some(5), CostMode::Enforce, 2.0));
         check(list(), &none, TurnBudget { hops: 2, cap: TurnCostCap::None });
         check(list(), &some, TurnBudget { hops: 5, cap: TurnCostCap::Enforce(2.0) });
         let asked = SessionTerms {

@@ -32,14 +32,14 @@ impl ServerBackoff {
 
     pub(crate) fn check_ready(&self, now: Instant) -> Result<(), Failure> {
         match self.until.map(|until| until.saturating_duration_since(now)) {
-            Some(left) if !left.is_zero() => {
-                let (failures, seconds) = (self.failures, left.as_secs_f64());
+            Some(remaining) if !remaining.is_zero() => {
+                let (failures, seconds) = (self.failures, remaining.as_secs_f64());
                 let message = format!(
                     "the server failed {failures} times in a row; the next attempt is in {seconds:.0} s"
                 );
                 let failure = Failure::new(FailureKind::Transient, message);
                 let hint = format!("last failure: {}", self.why);
-                Err(Failure { retry_after: Some(left), ..failure.with_hint(hint) })
+                Err(Failure { retry_after: Some(remaining), ..failure.with_hint(hint) })
             }
             _ => Ok(()),
         }

@@ -65,22 +65,22 @@ impl McpClient {
     /// Opens a connection. Falls back to the stateless revision if the server has no handshake.
     pub(crate) async fn open(
         line: ClientTransport,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<McpClient, (McpError, String)> {
         let mut client =
             McpClient { transport: line, style: ProtocolStyle::Handshake, cached_definitions: None };
-        match client.negotiate(leave).await {
+        match client.negotiate(context).await {
             Ok(()) => Ok(client),
             Err(error) => Err((error, client.close().await.1)),
         }
     }
 
-    async fn negotiate(&mut self, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn negotiate(&mut self, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let hello =
             json!({"protocolVersion": PROPOSED_REVISION, "capabilities": {}, "clientInfo": client_info()});
-        match self.request("initialize", hello, (MAX_CONTROL_RESPONSE_BYTES, leave)).await {
-            Ok(answer) => {
-                let revision = answer.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
+        match self.request("initialize", hello, (MAX_CONTROL_RESPONSE_BYTES, context)).await {
+            Ok(response) => {
+                let revision = response.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
                 if !HANDSHAKE_REVISIONS.contains(&revision) {
                     let revision = tool::text::escape_invisible_line(&tool::text::shorten(revision, 64));
                     return Err(McpError::ProtocolViolation(format!(
@@ -90,39 +90,43 @@ impl McpClient {
                 if let ClientTransport::Http(http) = &mut self.transport {
                     http.revision = Some(revision.to_owned());
                 }
-                self.notify(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), leave).await?;
+                self.notify(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}), context)
+                    .await?;
             }
             Err(McpError::RpcError { .. } | McpError::HttpStatus(400 | 404 | 405)) => {
                 self.style = ProtocolStyle::Stateless;
                 if let ClientTransport::Http(http) = &mut self.transport {
                     http.revision = Some(STATELESS_REVISION.to_owned());
                 }
-                self.request("server/discover", json!({}), (MAX_CONTROL_RESPONSE_BYTES, leave)).await?;
+                self.request("server/discover", json!({}), (MAX_CONTROL_RESPONSE_BYTES, context)).await?;
             }
             Err(error) => return Err(error),
         }
-        self.definitions(leave).await.map(drop)
+        self.definitions(context).await.map(drop)
     }
 
     /// Returns the tool definitions. They are requested before each call: they may have changed since the
     /// last one, and the notification of a change may not have arrived yet.
     pub(crate) async fn definitions(
         &mut self,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Arc<ServerToolDefinitions>, McpError> {
         if let Some(listed) = &self.cached_definitions {
             return Ok(Arc::clone(listed));
         }
-        let listed = Arc::new(self.list_tools(leave).await?);
+        let listed = Arc::new(self.list_tools(context).await?);
         self.cached_definitions = Some(Arc::clone(&listed));
         Ok(listed)
     }
 
-    async fn list_tools(&mut self, leave: McpRequestContext<'_>) -> Result<ServerToolDefinitions, McpError> {
+    async fn list_tools(
+        &mut self,
+        context: McpRequestContext<'_>,
+    ) -> Result<ServerToolDefinitions, McpError> {
         let (mut found, mut cursor) = (ServerToolDefinitions::default(), None);
         for _ in 0..MAX_LIST_PAGES {
             let params = cursor.take().map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
-            let mut page = self.request("tools/list", params, (MAX_CONTROL_RESPONSE_BYTES, leave)).await?;
+            let mut page = self.request("tools/list", params, (MAX_CONTROL_RESPONSE_BYTES, context)).await?;
             found.add_page(page.get_mut("tools").map(Value::take).unwrap_or_default())?;
             cursor = page.get_mut("nextCursor").map(Value::take).filter(Value::is_string);
             if cursor.is_none() {
@@ -138,7 +142,7 @@ impl McpClient {
         tool: &str,
         arguments: Arguments,
         trace: Option<&TraceContext>,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
         let mut params = json!({"name": tool, "arguments": arguments});
         if let (Some(trace), Some(params)) = (trace, params.as_object_mut()) {
@@ -148,9 +152,9 @@ impl McpClient {
             params.insert("_meta".to_owned(), meta.into());
         }
         let most =
-            leave.permit.max_output_bytes().saturating_mul(MESSAGE_OVERHEAD_FACTOR).min(MAX_RESULT_BYTES);
+            context.permit.max_output_bytes().saturating_mul(MESSAGE_OVERHEAD_FACTOR).min(MAX_RESULT_BYTES);
         self.cached_definitions = None;
-        self.request(CALL_METHOD, params, (usize::try_from(most).unwrap_or(usize::MAX), leave)).await
+        self.request(CALL_METHOD, params, (usize::try_from(most).unwrap_or(usize::MAX), context)).await
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
@@ -187,7 +191,7 @@ impl McpClient {
         &mut self,
         method: &str,
         mut params: Value,
-        (most, leave): (usize, McpRequestContext<'_>),
+        (most, context): (usize, McpRequestContext<'_>),
     ) -> Result<Value, McpError> {
         let awaited = PendingResponse { id: random_request_id(), max_bytes: most };
         if self.style == ProtocolStyle::Stateless {
@@ -196,34 +200,34 @@ impl McpClient {
             insert_meta(&mut params, "io.modelcontextprotocol/clientCapabilities", json!({}));
         }
         // The request id is unique and cannot be guessed, so it serves as the token as well.
-        if method == CALL_METHOD && leave.progress.has_listener() {
+        if method == CALL_METHOD && context.progress.has_listener() {
             insert_meta(&mut params, "progressToken", awaited.id.into());
         }
         let request = json!({"jsonrpc": "2.0", "id": awaited.id, "method": method, "params": params});
-        let answered = match &mut self.transport {
-            ClientTransport::Stdio(stdio) => stdio.request(awaited, &request, leave).await,
-            ClientTransport::Http(http) => http.request(awaited, &request, leave).await,
-            ClientTransport::Sse(sse) => sse.ask(awaited, &request, leave).await,
-            ClientTransport::Socket(socket) => socket.ask(awaited, &request, leave).await,
+        let result = match &mut self.transport {
+            ClientTransport::Stdio(stdio) => stdio.request(awaited, &request, context).await,
+            ClientTransport::Http(http) => http.request(awaited, &request, context).await,
+            ClientTransport::Sse(sse) => sse.send_and_wait(awaited, &request, context).await,
+            ClientTransport::Socket(socket) => socket.send_and_wait(awaited, &request, context).await,
         };
-        match leave.credential {
-            Some(credential) => answered
+        match context.credential {
+            Some(credential) => result
                 .map(|text| server_key::mask_key(text, credential))
                 .map_err(|error| error.masked(credential)),
-            None => answered,
+            None => result,
         }
     }
 
-    async fn notify(&mut self, notice: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
-        let reported = match &mut self.transport {
+    async fn notify(&mut self, notice: &Value, context: McpRequestContext<'_>) -> Result<(), McpError> {
+        let sent = match &mut self.transport {
             ClientTransport::Stdio(stdio) => stdio.notify(notice).await,
-            ClientTransport::Http(http) => http.notify(notice, leave).await,
-            ClientTransport::Sse(sse) => sse.tell(notice, leave).await,
-            ClientTransport::Socket(socket) => socket.tell(notice, leave).await,
+            ClientTransport::Http(http) => http.notify(notice, context).await,
+            ClientTransport::Sse(sse) => sse.notify(notice, context).await,
+            ClientTransport::Socket(socket) => socket.notify(notice, context).await,
         };
-        match leave.credential {
-            Some(credential) => reported.map_err(|error| error.masked(credential)),
-            None => reported,
+        match context.credential {
+            Some(credential) => sent.map_err(|error| error.masked(credential)),
+            None => sent,
         }
     }
 }

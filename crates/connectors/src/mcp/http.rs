@@ -9,7 +9,7 @@ use serde_json::Value;
 use tool::text::{escape_invisible_line, shorten};
 use tool::{Progress, ProgressNote};
 
-use super::message::{PendingResponse, ServerMessage, is_response_to, progress_note};
+use super::message::{PendingResponse, ServerMessage, is_response_to, parse_progress};
 use super::sse_parser::SseParser;
 use crate::error::McpError;
 
@@ -35,15 +35,15 @@ impl McpRequestContext<'_> {
 
     /// Shortens text of the server for an error message. The key is masked first, because it would not be
     /// recognised after the text is shortened or escaped.
-    pub(crate) fn display_text(&self, reported_text: &str) -> String {
-        let masked = self.credential.and_then(|credential| credential.mask(reported_text));
-        escape_invisible_line(&shorten(masked.as_deref().unwrap_or(reported_text), 64))
+    pub(crate) fn display_text(&self, server_text: &str) -> String {
+        let masked = self.credential.and_then(|credential| credential.mask(server_text));
+        escape_invisible_line(&shorten(masked.as_deref().unwrap_or(server_text), 64))
     }
 }
 
 /// Endpoint and session of a connection.
 pub(crate) struct StreamableHttpTransport {
-    gatekeeper: HttpGateway,
+    gateway: HttpGateway,
     url: String,
     session: Option<String>,
     /// Protocol revision, once agreed.
@@ -51,9 +51,9 @@ pub(crate) struct StreamableHttpTransport {
 }
 
 impl StreamableHttpTransport {
-    pub(crate) fn new(gatekeeper: &HttpGateway, url: &str) -> StreamableHttpTransport {
+    pub(crate) fn new(gateway: &HttpGateway, url: &str) -> StreamableHttpTransport {
         StreamableHttpTransport {
-            gatekeeper: gatekeeper.clone(),
+            gateway: gateway.clone(),
             url: url.to_owned(),
             session: None,
             revision: None,
@@ -65,15 +65,15 @@ impl StreamableHttpTransport {
         &mut self,
         awaited: PendingResponse,
         request: &Value,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
-        let answer = self.post(request, awaited, leave).await?;
-        if answer.is_cut {
-            return Err(McpError::MessageTooLong(answer.body.len()));
+        let response = self.post(request, awaited, context).await?;
+        if response.is_cut {
+            return Err(McpError::MessageTooLong(response.body.len()));
         }
-        for message in messages(answer, leave)? {
-            if let ServerMessage::Response(answer) = ServerMessage::read(message, awaited).await? {
-                return answer.map_err(|(code, message)| McpError::RpcError { code, message });
+        for message in messages(response, context)? {
+            if let ServerMessage::Response(result) = ServerMessage::parse_offloaded(message, awaited).await? {
+                return result.map_err(|(code, message)| McpError::RpcError { code, message });
             }
         }
         Err(McpError::ProtocolViolation("the response to the request is missing".to_owned()))
@@ -83,17 +83,17 @@ impl StreamableHttpTransport {
     pub(crate) async fn notify(
         &mut self,
         notice: &Value,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<(), McpError> {
         // A notification has no id, so no response can match.
-        self.post(notice, PendingResponse { id: u64::MAX, max_bytes: 0 }, leave).await.map(drop)
+        self.post(notice, PendingResponse { id: u64::MAX, max_bytes: 0 }, context).await.map(drop)
     }
 
     async fn post(
         &mut self,
         message: &Value,
         awaited: PendingResponse,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<HttpResponse, McpError> {
         let mut headers = vec![
             ("content-type", "application/json".to_owned()),
@@ -108,56 +108,56 @@ impl StreamableHttpTransport {
         }
         headers.extend(self.session.clone().map(|session| ("mcp-session-id", session)));
         let body = message.to_string().into_bytes();
-        let credential = leave.credential.cloned();
-        let question =
+        let credential = context.credential.cloned();
+        let request =
             HttpRequest { url: self.url.clone(), method: HttpMethod::Post, headers, body, credential };
         let most = u64::try_from(awaited.max_bytes).unwrap_or(u64::MAX).saturating_add(EXTRA_MESSAGE_BYTES);
-        let most = leave.permit.max_response_bytes().unwrap_or(most).min(most);
-        let caps = ResponseLimits { body_bytes: most, deadline: leave.deadline };
+        let most = context.permit.max_response_bytes().unwrap_or(most).min(most);
+        let caps = ResponseLimits { body_bytes: most, deadline: context.deadline };
         let mut events = SseParser::default();
         let mut is_answered = |part: &[u8]| {
             events.feed(part).iter().any(|event| {
-                if let Some(note) = progress_note(&event.data, awaited.id) {
-                    leave.report_progress(note);
+                if let Some(note) = parse_progress(&event.data, awaited.id) {
+                    context.report_progress(note);
                 }
                 is_response_to(&event.data, awaited.id)
             })
         };
-        let answer = self.gatekeeper.send_until(leave.permit, &question, caps, &mut is_answered).await?;
-        match answer.status {
+        let response = self.gateway.send_until(context.permit, &request, caps, &mut is_answered).await?;
+        match response.status {
             200..=299 => {}
             // A JSON-RPC error may come with this status.
-            400 if is_response_to(&answer.body, awaited.id) => {}
+            400 if is_response_to(&response.body, awaited.id) => {}
             404 if self.session.is_some() => {
                 return Err(McpError::ConnectionLost("the server ended the session".to_owned()));
             }
             other => return Err(McpError::HttpStatus(other)),
         }
-        self.session = answer.mcp_session.clone().or(self.session.take());
-        Ok(answer)
+        self.session = response.mcp_session.clone().or(self.session.take());
+        Ok(response)
     }
 }
 
 /// Splits a response body into messages: one JSON document, or server-sent events.
-fn messages(answer: HttpResponse, leave: McpRequestContext<'_>) -> Result<Vec<Vec<u8>>, McpError> {
-    if !answer.codings.is_empty() {
+fn messages(response: HttpResponse, context: McpRequestContext<'_>) -> Result<Vec<Vec<u8>>, McpError> {
+    if !response.codings.is_empty() {
         return Err(McpError::ProtocolViolation(
             "it has a content encoding that was not requested".to_owned(),
         ));
     }
-    let reported_text = answer.content_type.as_deref().unwrap_or_default();
-    let kind = reported_text.to_ascii_lowercase();
+    let content_type = response.content_type.as_deref().unwrap_or_default();
+    let kind = content_type.to_ascii_lowercase();
     match kind.split(';').next().unwrap_or_default().trim() {
-        "application/json" => Ok(vec![answer.body]),
+        "application/json" => Ok(vec![response.body]),
         "text/event-stream" => {
             let mut events = SseParser::default();
-            let mut all = events.feed(&answer.body);
+            let mut all = events.feed(&response.body);
             all.extend(events.feed(b"\n\n"));
             Ok(all.into_iter().map(|event| event.data).collect())
         }
         _ => Err(McpError::ProtocolViolation(format!(
             "unsupported content type `{}`",
-            leave.display_text(reported_text)
+            context.display_text(content_type)
         ))),
     }
 }

@@ -71,9 +71,9 @@ impl IdleClients {
     }
 
     /// Returns a connection to the pool, unless a release happened since its call began.
-    pub(crate) fn put(self: &Arc<Self>, owner: ClientOwner, client: McpClient, turn: u64) {
+    pub(crate) fn put(self: &Arc<Self>, owner: ClientOwner, client: McpClient, expected_release_count: u64) {
         let mut state = self.state();
-        if state.release_count != turn {
+        if state.release_count != expected_release_count {
             drop(state);
             return drop(client);
         }

@@ -25,7 +25,7 @@ pub(crate) enum ServerMessage {
     Other,
 }
 
-/// Pending request: its id and the size limit of the message with its result.
+/// Awaited response: id of its request, and size limit of the message that contains it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingResponse {
     pub(crate) id: u64,
@@ -50,18 +50,19 @@ struct ServerMessageEnvelope<'a> {
     id: Option<Id>,
     #[serde(borrow, default)]
     method: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "some_if_present")]
     result: Option<IgnoredAny>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "some_if_present")]
     error: Option<IgnoredAny>,
 }
 
-/// Keeps a `null` member as present: `null` is a valid result.
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<IgnoredAny>, D::Error> {
-    IgnoredAny::deserialize(from).map(Some)
+/// Returns `Some` for a member that is `null` as well: `null` is a valid result.
+fn some_if_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IgnoredAny>, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(Some)
 }
 
-/// Id of a message. A list or an object is not an id and is read as `null`, whatever its size.
+/// Id of a message. A value that cannot be an id (a boolean, a list, an object, or a text longer than
+/// `MAX_ID_BYTES`) is read as `null`.
 struct Id(Value);
 
 impl<'de> Deserialize<'de> for Id {
@@ -111,13 +112,18 @@ impl<'de> Visitor<'de> for IdVisitor {
 }
 
 impl ServerMessage {
-    /// Parses a message, a large one on the blocking pool.
-    pub(crate) async fn read(bytes: Vec<u8>, awaited: PendingResponse) -> Result<ServerMessage, McpError> {
+    /// Parses a message. A large one is parsed on the blocking pool.
+    pub(crate) async fn parse_offloaded(
+        bytes: Vec<u8>,
+        awaited: PendingResponse,
+    ) -> Result<ServerMessage, McpError> {
         if bytes.len() <= MAX_INLINE_PARSE_BYTES {
             return ServerMessage::parse(&bytes, awaited);
         }
         let parsed = tokio::task::spawn_blocking(move || ServerMessage::parse(&bytes, awaited));
-        parsed.await.unwrap_or_else(|_| Err(McpError::ProtocolViolation("it could not be parsed".to_owned())))
+        parsed.await.unwrap_or_else(|_| {
+            Err(McpError::ProtocolViolation("the message could not be parsed".to_owned()))
+        })
     }
 
     pub(crate) fn parse(bytes: &[u8], awaited: PendingResponse) -> Result<ServerMessage, McpError> {
@@ -126,13 +132,13 @@ impl ServerMessage {
         Ok(match (envelope.method, number, envelope.result, envelope.error) {
             (Some(method), Some((_, id)), ..) => classify_request(id, method),
             (Some(_), None, ..) => {
-                progress_note(bytes, awaited.id).map_or(ServerMessage::Other, ServerMessage::Progress)
+                parse_progress(bytes, awaited.id).map_or(ServerMessage::Other, ServerMessage::Progress)
             }
             (None, Some((Some(number), _)), Some(_), None) if number == awaited.id => {
-                ServerMessage::Response(Ok(result(bytes, awaited.max_bytes)?))
+                ServerMessage::Response(Ok(parse_result(bytes, awaited.max_bytes)?))
             }
             (None, Some((Some(number), _)), None, Some(_)) if number == awaited.id => {
-                ServerMessage::Response(Err(words_of_error(bytes)))
+                ServerMessage::Response(Err(parse_error(bytes)))
             }
             (None, Some((Some(_), _)), Some(_), None) | (None, Some((Some(_), _)), None, Some(_)) => {
                 ServerMessage::Other
@@ -144,14 +150,14 @@ impl ServerMessage {
 
 /// Returns true if a message is the response to this request.
 pub(crate) fn is_response_to(bytes: &[u8], id: u64) -> bool {
-    parse_envelope(bytes).is_ok_and(|one| {
-        let is_its = one.id.is_some_and(|Id(given)| given.as_u64() == Some(id));
-        is_its && one.method.is_none() && (one.result.is_some() || one.error.is_some())
+    parse_envelope(bytes).is_ok_and(|envelope| {
+        let has_same_id = envelope.id.is_some_and(|Id(received)| received.as_u64() == Some(id));
+        has_same_id && envelope.method.is_none() && (envelope.result.is_some() || envelope.error.is_some())
     })
 }
 
 /// Reads the progress notification of a request, if the message is one. A large message is not parsed.
-pub(crate) fn progress_note(bytes: &[u8], token: u64) -> Option<ProgressNote> {
+pub(crate) fn parse_progress(bytes: &[u8], token: u64) -> Option<ProgressNote> {
     if bytes.len() > MAX_PROGRESS_BYTES {
         return None;
     }
@@ -195,25 +201,25 @@ fn classify_request(id: Value, method: Cow<'_, str>) -> ServerMessage {
     }
 }
 
-/// Parses the result of a message of at most `most` bytes.
-fn result(bytes: &[u8], most: usize) -> Result<Value, McpError> {
-    if bytes.len() > most {
-        return Err(McpError::MessageTooLong(most));
+/// Parses the result of a message of at most `max_bytes` bytes.
+fn parse_result(bytes: &[u8], max_bytes: usize) -> Result<Value, McpError> {
+    if bytes.len() > max_bytes {
+        return Err(McpError::MessageTooLong(max_bytes));
     }
-    member(bytes, "result").map_err(|unfit| match unfit {
+    parse_member(bytes, "result").map_err(|rejection| match rejection {
         JsonRejection::TooManyValues => McpError::TooManyValues(bounded_json::MAX_JSON_VALUES),
         JsonRejection::NotJson => protocol_violation("not JSON, or nested too deeply"),
     })
 }
 
-fn member(bytes: &[u8], name: &str) -> Result<Value, JsonRejection> {
+fn parse_member(bytes: &[u8], name: &str) -> Result<Value, JsonRejection> {
     let mut message = bounded_json::parse_bounded(bytes)?;
     Ok(message.get_mut(name).map(Value::take).unwrap_or_default())
 }
 
-fn words_of_error(bytes: &[u8]) -> (i64, String) {
+fn parse_error(bytes: &[u8]) -> (i64, String) {
     let is_short = bytes.len() <= MAX_ERROR_BYTES;
-    let error = is_short.then(|| member(bytes, "error").ok()).flatten().unwrap_or_default();
+    let error = is_short.then(|| parse_member(bytes, "error").ok()).flatten().unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
     let message = tool::text::escape_invisible(message).chars().take(MAX_ERROR_CHARS).collect();
     (error.get("code").and_then(Value::as_i64).unwrap_or_default(), message)
@@ -224,7 +230,7 @@ pub(crate) fn reply_to_server(id: &Value, method: &str) -> Value {
     match method {
         "ping" => json!({"jsonrpc": "2.0", "id": id, "result": {}}),
         _ => {
-            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "not offered by this client"}})
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "method not found: this client does not support it"}})
         }
     }
 }
@@ -239,7 +245,7 @@ mod tests {
     fn progress_of_the_pending_request_only_is_read() {
         let note = |params: Value| {
             let text = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
-            progress_note(text.to_string().as_bytes(), 7)
+            parse_progress(text.to_string().as_bytes(), 7)
         };
         let half =
             note(json!({"progressToken": 7, "progress": 50, "total": 100, "message": "h\u{1b}"})).unwrap();
@@ -250,7 +256,7 @@ mod tests {
         assert_eq!(note(json!({"progressToken": 8, "progress": 50})), None);
         assert_eq!(note(json!({"progressToken": 7, "progress": 1, "message": "x".repeat(20_000)})), None);
         assert_eq!(
-            progress_note(br#"{"method":"notifications/message","params":{"progressToken":7}}"#, 7),
+            parse_progress(br#"{"method":"notifications/message","params":{"progressToken":7}}"#, 7),
             None
         );
     }

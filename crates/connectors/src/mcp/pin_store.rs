@@ -38,8 +38,8 @@ pub enum PinVersion {
 
 impl PinStore {
     /// Creates a store in this private folder.
-    pub fn new(folder: PathBuf, taking: PinVersion) -> PinStore {
-        PinStore { folder, copy: None, version: taking, seal: None }
+    pub fn new(folder: PathBuf, pin_version: PinVersion) -> PinStore {
+        PinStore { folder, copy: None, version: pin_version, seal: None }
     }
 
     /// Reads definitions from this copy first: a folder with one file per server, under the same names.

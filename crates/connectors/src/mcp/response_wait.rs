@@ -40,8 +40,8 @@ impl ResponseWait {
     /// Processes a message.
     pub(crate) async fn receive(&mut self, message: Vec<u8>) -> Result<ReceivedMessage, McpError> {
         self.count_ignored()?;
-        match ServerMessage::read(message, self.awaited).await? {
-            ServerMessage::Response(Ok(answer)) => Ok(ReceivedMessage::Response(answer)),
+        match ServerMessage::parse_offloaded(message, self.awaited).await? {
+            ServerMessage::Response(Ok(response)) => Ok(ReceivedMessage::Response(response)),
             ServerMessage::Response(Err((code, message))) => Err(McpError::RpcError { code, message }),
             ServerMessage::Request(id, method) if self.requests < MAX_SERVER_REQUESTS => {
                 self.requests += 1;
@@ -65,23 +65,23 @@ impl ResponseWait {
 /// Network transport on which the messages of the server arrive one by one.
 pub(crate) trait MessageStream {
     /// Connects if necessary, and begins an exchange in which a response of at most `most` bytes is expected.
-    async fn begin(&mut self, most: usize, leave: McpRequestContext<'_>) -> Result<(), McpError>;
+    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError>;
 
     /// Sends a message.
-    async fn send(&mut self, message: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError>;
+    async fn send(&mut self, message: &Value, context: McpRequestContext<'_>) -> Result<(), McpError>;
 
     /// Returns the next message, or `None` for an event that is not a message.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, McpError>;
 
     /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
-    async fn ask(
+    async fn send_and_wait(
         &mut self,
         awaited: PendingResponse,
         request: &Value,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
-        self.begin(awaited.max_bytes, leave).await?;
-        self.send(request, leave).await?;
+        self.begin(awaited.max_bytes, context).await?;
+        self.send(request, context).await?;
         let mut hearing = ResponseWait::new(awaited);
         loop {
             let Some(message) = self.next().await? else {
@@ -89,18 +89,18 @@ pub(crate) trait MessageStream {
                 continue;
             };
             match hearing.receive(message).await? {
-                ReceivedMessage::Response(answer) => return Ok(answer),
-                ReceivedMessage::ServerRequest(reply) => self.send(&reply, leave).await?,
-                ReceivedMessage::Progress(note) => leave.report_progress(note),
+                ReceivedMessage::Response(response) => return Ok(response),
+                ReceivedMessage::ServerRequest(reply) => self.send(&reply, context).await?,
+                ReceivedMessage::Progress(note) => context.report_progress(note),
                 ReceivedMessage::Ignored => {}
             }
         }
     }
 
     /// Sends a notification.
-    async fn tell(&mut self, notice: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
-        self.begin(0, leave).await?;
-        self.send(notice, leave).await
+    async fn notify(&mut self, notice: &Value, context: McpRequestContext<'_>) -> Result<(), McpError> {
+        self.begin(0, context).await?;
+        self.send(notice, context).await
     }
 }
 

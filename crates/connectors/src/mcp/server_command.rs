@@ -21,9 +21,9 @@ impl ServerCommand {
     /// Splits a command at whitespace, adds the further arguments, and pins the files that it names by absolute
     /// path. A missing file is pinned as absent.
     pub(crate) fn parse(command: &str, further: &[String]) -> Result<Self, String> {
-        let mut words = command.split_whitespace().map(str::to_owned);
-        let program = words.next().ok_or("`server_command` is empty")?;
-        let arguments: Vec<String> = words.chain(further.iter().cloned()).collect();
+        let mut tokens = command.split_whitespace().map(str::to_owned);
+        let program = tokens.next().ok_or("`server_command` is empty")?;
+        let arguments: Vec<String> = tokens.chain(further.iter().cloned()).collect();
         let mut files = Vec::new();
         for path in arguments.iter().filter_map(|word| path_in_word(word)) {
             let pin = FilePin::of_file(path)

@@ -37,18 +37,18 @@ pub(crate) struct ServerKey {
 impl ServerKey {
     /// Resolves the key of a manifest. The error states why a key cannot be sent in this form.
     pub(crate) fn resolve(
-        wish: &KeyRequirement,
+        requirement: &KeyRequirement,
         url: &str,
         keys: &ConfiguredKeys,
     ) -> Result<ServerKey, String> {
-        check_key_header(wish)?;
+        check_key_header(requirement)?;
         let host = Url::parse(url).ok().and_then(|url| Some(url.host()?.to_string()));
         Ok(ServerKey {
-            name: wish.name.clone(),
-            header: wish.header.clone(),
+            name: requirement.name.clone(),
+            header: requirement.header.clone(),
             url: url.to_owned(),
             host: host.ok_or("its URL has no host")?,
-            configured: keys.get(&wish.name).cloned(),
+            configured: keys.get(&requirement.name).cloned(),
         })
     }
 
@@ -167,8 +167,8 @@ impl ServerVariables {
 }
 
 /// Checks that the header of a manifest may carry a key.
-pub(crate) fn check_key_header(wish: &KeyRequirement) -> Result<(), String> {
-    match &wish.header {
+pub(crate) fn check_key_header(requirement: &KeyRequirement) -> Result<(), String> {
+    match &requirement.header {
         Some(header) if !outbound::may_carry_key(header) => {
             Err(format!("a key cannot be sent in the header `{header}`, which controls the protocol"))
         }
@@ -177,10 +177,10 @@ pub(crate) fn check_key_header(wish: &KeyRequirement) -> Result<(), String> {
 }
 
 /// Masks the key in a message of the server, which is displayed, stored and compared.
-pub(crate) fn mask_key(reported_text: Value, credential: &Credential) -> Value {
+pub(crate) fn mask_key(message: Value, credential: &Credential) -> Value {
     let text = |text: String| credential.mask(&text).unwrap_or(text);
-    match reported_text {
-        Value::String(reported_text) => Value::String(text(reported_text)),
+    match message {
+        Value::String(message) => Value::String(text(message)),
         Value::Array(all) => all.into_iter().map(|one| mask_key(one, credential)).collect(),
         Value::Object(all) => {
             let all = all.into_iter().map(|(name, one)| (text(name), mask_key(one, credential)));

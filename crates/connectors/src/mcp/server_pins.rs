@@ -40,7 +40,7 @@ enum PinState {
 impl ServerPins {
     /// Loads the pins of the server of a manifest. The id is a valid file name.
     pub(crate) fn load(upstreams: Option<&PinStore>, id: &str) -> ServerPins {
-        let held = match upstreams.map_or(Ok(None), |upstreams| upstreams.read(id)) {
+        let pinned = match upstreams.map_or(Ok(None), |upstreams| upstreams.read(id)) {
             Ok(None) => PinState::Unpinned,
             Ok(Some(bytes)) => ServerToolDefinitions::from_bytes(&bytes).map_or_else(
                 |error| PinState::Unreadable(error.to_string()),
@@ -48,7 +48,7 @@ impl ServerPins {
             ),
             Err(error) => PinState::Unreadable(error.to_string()),
         };
-        let state = Mutex::new(ServerPinsState { pin_state: held, last_noted: None });
+        let state = Mutex::new(ServerPinsState { pin_state: pinned, last_noted: None });
         ServerPins { store: upstreams.cloned(), id: id.to_owned(), state }
     }
 
@@ -79,12 +79,12 @@ impl ServerPins {
                     .map_err(|error| self.unstored_failure(&error))?;
                 state.pin_state = PinState::Pinned(Arc::clone(text));
             }
-            PinState::Pinned(held) => {
-                let kept = match held == text {
+            PinState::Pinned(pinned) => {
+                let stored = match pinned == text {
                     true => self.with_store(PinStore::remove_newer),
                     false => self.with_store(|upstreams, id| upstreams.store_newer(id, &text.to_bytes())),
                 };
-                if let Err(error) = kept {
+                if let Err(error) = stored {
                     tracing::warn!(%error, server = self.id, "changed tool definitions cannot be stored for review");
                     return Ok(());
                 }
@@ -109,7 +109,7 @@ impl ServerPins {
             return Err(Failure::new(FailureKind::NotFound, message).with_hint(hint));
         };
         match &self.state().pin_state {
-            PinState::Pinned(held) if held.get(tool) == Some(now) => Ok(()),
+            PinState::Pinned(pinned) if pinned.get(tool) == Some(now) => Ok(()),
             PinState::Unreadable(why) => Err(self.unreadable_failure(why)),
             PinState::Pinned(_) | PinState::Unpinned => {
                 let message =
@@ -127,11 +127,11 @@ impl ServerPins {
 
     fn unreadable_failure(&self, why: &str) -> Failure {
         let message = format!("the pinned definitions of the server of `{}` cannot be read: {why}", self.id);
-        let place =
+        let accepted_path =
             self.store.as_ref().map(|upstreams| upstreams.accepted_path(&self.id)).unwrap_or_default();
-        let place = place.display();
+        let accepted_path = accepted_path.display();
         Failure::new(FailureKind::Conflict, message).with_hint(format!(
-            "nothing was run; remove `{place}`, then run `sinew reload --accept` to pin its tools again"
+            "nothing was run; remove `{accepted_path}`, then run `sinew reload --accept` to pin its tools again"
         ))
     }
 

@@ -24,7 +24,7 @@ const MAX_ENDPOINT_BYTES: usize = 2048;
 
 /// Server with its event stream.
 pub(crate) struct SseTransport {
-    gatekeeper: HttpGateway,
+    gateway: HttpGateway,
     url: String,
     open: Option<OpenSseStream>,
 }
@@ -43,15 +43,15 @@ struct OpenSseStream {
 }
 
 impl SseTransport {
-    pub(crate) fn new(gatekeeper: &HttpGateway, url: &str) -> SseTransport {
-        SseTransport { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
+    pub(crate) fn new(gateway: &HttpGateway, url: &str) -> SseTransport {
+        SseTransport { gateway: gateway.clone(), url: url.to_owned(), open: None }
     }
 
     /// Opens the event stream and reads the endpoint for messages.
-    async fn open_stream(&self, leave: McpRequestContext<'_>) -> Result<OpenSseStream, McpError> {
-        let request = HttpRequest { credential: leave.credential.cloned(), ..HttpRequest::get(&self.url) };
+    async fn open_stream(&self, context: McpRequestContext<'_>) -> Result<OpenSseStream, McpError> {
+        let request = HttpRequest { credential: context.credential.cloned(), ..HttpRequest::get(&self.url) };
         let request = request.header("accept", "text/event-stream");
-        let stream = self.gatekeeper.open_stream(leave.permit, &request, leave.deadline).await?;
+        let stream = self.gateway.open_stream(context.permit, &request, context.deadline).await?;
         if stream.status != 200 {
             return Err(McpError::HttpStatus(stream.status));
         }
@@ -60,7 +60,7 @@ impl SseTransport {
         if kind.split(';').next().unwrap_or_default().trim() != "text/event-stream" {
             return Err(McpError::ProtocolViolation(format!(
                 "`{}` is not an event stream",
-                leave.display_text(&text)
+                context.display_text(&text)
             )));
         }
         let mut open = OpenSseStream {
@@ -78,10 +78,10 @@ impl SseTransport {
 }
 
 impl MessageStream for SseTransport {
-    async fn begin(&mut self, most: usize, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let open = match self.open.take() {
             Some(open) => open,
-            None => self.open_stream(leave).await?,
+            None => self.open_stream(context).await?,
         };
         self.open = Some(OpenSseStream {
             received_bytes: 0,
@@ -92,17 +92,17 @@ impl MessageStream for SseTransport {
     }
 
     /// Posts the message to the endpoint. A response arrives on the event stream.
-    async fn send(&mut self, message: &Value, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn send(&mut self, message: &Value, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let Some(open) = &self.open else { return Err(lost("its event stream is not open")) };
         let headers = vec![("content-type", "application/json".to_owned())];
         let body = message.to_string().into_bytes();
-        let (url, credential) = (open.endpoint.clone(), leave.credential.cloned());
+        let (url, credential) = (open.endpoint.clone(), context.credential.cloned());
         let request = HttpRequest { url, method: HttpMethod::Post, headers, body, credential };
-        let caps = ResponseLimits { body_bytes: MAX_POST_RESPONSE_BYTES, deadline: leave.deadline };
+        let caps = ResponseLimits { body_bytes: MAX_POST_RESPONSE_BYTES, deadline: context.deadline };
         // The status alone shows whether the message was accepted.
         let mut is_enough = |_: &[u8]| true;
-        let answer = self.gatekeeper.send_until(leave.permit, &request, caps, &mut is_enough).await?;
-        match answer.status {
+        let response = self.gateway.send_until(context.permit, &request, caps, &mut is_enough).await?;
+        match response.status {
             200..=299 => Ok(()),
             other => Err(McpError::HttpStatus(other)),
         }

@@ -86,7 +86,7 @@ impl StdioTransport {
         &mut self,
         awaited: PendingResponse,
         request: &Value,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
         let mut out = to_line(request);
         let mut hearing = ResponseWait::new(awaited);
@@ -94,9 +94,9 @@ impl StdioTransport {
         loop {
             let line = self.next_line(&mut out, awaited.max_bytes.saturating_add(ENVELOPE_BYTES)).await?;
             match hearing.receive(line).await? {
-                ReceivedMessage::Response(answer) => return Ok(answer),
+                ReceivedMessage::Response(response) => return Ok(response),
                 ReceivedMessage::ServerRequest(reply) => out.extend(to_line(&reply)),
-                ReceivedMessage::Progress(note) => leave.report_progress(note),
+                ReceivedMessage::Progress(note) => context.report_progress(note),
                 ReceivedMessage::Ignored => {}
             }
         }

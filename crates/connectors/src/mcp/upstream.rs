@@ -41,7 +41,7 @@ pub(crate) struct Upstream {
     pub(crate) key: Option<Arc<ServerKey>>,
     /// Hint for a server whose program downloads it first, shown if it cannot be started.
     pub(crate) start_guide: Option<String>,
-    gatekeeper: HttpGateway,
+    gateway: HttpGateway,
     idle_clients: Arc<IdleClients>,
     backoff: Mutex<ServerBackoff>,
 }
@@ -71,43 +71,43 @@ impl ConnectTarget {
 impl Upstream {
     pub(crate) fn new(
         sandbox: &Sandbox,
-        gatekeeper: &HttpGateway,
+        gateway: &HttpGateway,
         (health, key): (Option<ServerHealthCheck>, Option<ServerKey>),
         pins: ServerPins,
     ) -> Self {
-        let (sandbox, gatekeeper) = (sandbox.clone(), gatekeeper.clone());
+        let (sandbox, gateway) = (sandbox.clone(), gateway.clone());
         let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
-        Upstream { sandbox, pins, health, key, start_guide: None, gatekeeper, idle_clients: waiting, backoff }
+        Upstream { sandbox, pins, health, key, start_guide: None, gateway, idle_clients: waiting, backoff }
     }
 
     /// Calls a tool on an idle connection or a new one.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        order: &RecordedPermit,
-        place: ConnectTarget,
+        recorded_permit: &RecordedPermit,
+        target: ConnectTarget,
         (tool, arguments, form): (&str, Arguments, OutputForm),
         (deadline, progress): (Instant, &Progress),
     ) -> Result<(McpToolResult, SandboxTier), Failure> {
         let credential = self.credential(deadline).await?;
         let credential = credential.as_ref();
-        let leave = McpRequestContext { permit: order.value(), deadline, credential, progress };
-        let (owner, turn) = (place.owner().cloned(), self.idle_clients.release_count());
-        let mut client = match self.take_idle(owner.as_ref(), leave).await {
+        let context = McpRequestContext { permit: recorded_permit.value(), deadline, credential, progress };
+        let (owner, release_count) = (target.owner().cloned(), self.idle_clients.release_count());
+        let mut client = match self.take_idle(owner.as_ref(), context).await {
             Some(client) => client,
-            None => self.open_client(place, leave).await?,
+            None => self.open_client(target, context).await?,
         };
         let tier = client.tier();
-        let asked = self.call_checked(&mut client, order, (tool, arguments), leave);
-        let asked = tokio::time::timeout_at(deadline.into(), asked).await;
-        let answered = match asked {
+        let call_result = self.call_checked(&mut client, recorded_permit, (tool, arguments), context);
+        let call_result = tokio::time::timeout_at(deadline.into(), call_result).await;
+        let outcome = match call_result {
             Ok(Ok(result)) => tool_result::parse_result(result, form).map_err(CallAbort::AfterCall),
             Ok(Err(stopped)) => Err(stopped),
             Err(_) => Err(CallAbort::TimedOut),
         };
-        let is_over = answered.as_ref().is_err_and(CallAbort::is_final);
+        let is_over = outcome.as_ref().is_err_and(CallAbort::is_final);
         let text = match owner {
             Some(owner) if !is_over => {
-                self.idle_clients.put(owner, client, turn);
+                self.idle_clients.put(owner, client, release_count);
                 String::new()
             }
             // Before the response, so that the post-run cleanup has checked the files it created.
@@ -117,11 +117,11 @@ impl Upstream {
                 text
             }
         };
-        if answered.as_ref().is_err_and(CallAbort::is_connection_lost) {
+        if outcome.as_ref().is_err_and(CallAbort::is_connection_lost) {
             self.backoff().record_failure(Instant::now(), &text);
         }
-        let failed = |stopped: CallAbort| stopped.into_failure(&text, order);
-        answered.map(|answer| (answer, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
+        let failed = |stopped: CallAbort| stopped.into_failure(&text, recorded_permit);
+        outcome.map(|result| (result, tier)).map_err(|stopped| Failure { sandbox: tier, ..failed(stopped) })
     }
 
     /// Reads the key for outgoing messages, if the server needs one.
@@ -140,12 +140,15 @@ impl Upstream {
     async fn call_checked(
         self: &Arc<Self>,
         client: &mut McpClient,
-        order: &RecordedPermit,
+        recorded_permit: &RecordedPermit,
         (tool, arguments): (&str, Arguments),
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<Value, CallAbort> {
-        self.check_definition(client, tool, leave).await?;
-        client.call(tool, arguments, Some(&order.call().trace), leave).await.map_err(CallAbort::AfterCall)
+        self.check_definition(client, tool, context).await?;
+        client
+            .call(tool, arguments, Some(&recorded_permit.call().trace), context)
+            .await
+            .map_err(CallAbort::AfterCall)
     }
 
     /// Checks that the current definition of a tool is the accepted one. New definitions are stored for the
@@ -154,9 +157,9 @@ impl Upstream {
         self: &Arc<Self>,
         client: &mut McpClient,
         tool: &str,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<(), CallAbort> {
-        let text = client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
+        let text = client.definitions(context).await.map_err(CallAbort::BeforeCall)?;
         if !self.pins.is_noted(&text) {
             let (upstream, text) = (Arc::clone(self), Arc::clone(&text));
             let noted = tokio::task::spawn_blocking(move || upstream.pins.note(&text)).await;
@@ -171,21 +174,21 @@ impl Upstream {
     async fn take_idle(
         self: &Arc<Self>,
         owner: Option<&ClientOwner>,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Option<McpClient> {
         while let Some((mut client, waited)) = self.idle_clients.take(owner?) {
             if !client.is_alive() {
                 continue;
             }
-            let looked = async {
-                client.definitions(leave).await.map_err(CallAbort::BeforeCall)?;
+            let check = async {
+                client.definitions(context).await.map_err(CallAbort::BeforeCall)?;
                 if waited >= HEALTH_CHECK_AFTER {
-                    self.check_health(&mut client, leave).await
+                    self.check_health(&mut client, context).await
                 } else {
                     Ok(())
                 }
             };
-            if matches!(tokio::time::timeout_at(leave.deadline.into(), looked).await, Ok(Ok(()))) {
+            if matches!(tokio::time::timeout_at(context.deadline.into(), check).await, Ok(Ok(()))) {
                 return Some(client);
             }
         }
@@ -194,14 +197,14 @@ impl Upstream {
 
     async fn open_client(
         self: &Arc<Self>,
-        place: ConnectTarget,
-        leave: McpRequestContext<'_>,
+        target: ConnectTarget,
+        context: McpRequestContext<'_>,
     ) -> Result<McpClient, Failure> {
         self.backoff().check_ready(Instant::now())?;
-        let is_process = matches!(place, ConnectTarget::Process(..));
-        let has_network = leave.permit.confinement().network == NetworkAccess::Full;
-        let begun = tokio::time::timeout_at(leave.deadline.into(), self.connect(place, leave));
-        let connected = match begun.await {
+        let is_process = matches!(target, ConnectTarget::Process(..));
+        let has_network = context.permit.confinement().network == NetworkAccess::Full;
+        let opened = tokio::time::timeout_at(context.deadline.into(), self.connect(target, context));
+        let connected = match opened.await {
             Ok(connected) => connected,
             Err(_late) => {
                 let why = match is_process && !has_network {
@@ -233,12 +236,12 @@ impl Upstream {
 
     async fn connect(
         self: &Arc<Self>,
-        place: ConnectTarget,
-        leave: McpRequestContext<'_>,
+        target: ConnectTarget,
+        context: McpRequestContext<'_>,
     ) -> Result<McpClient, (CallAbort, String)> {
         // A process that can write runs only the requested call, no health check.
-        let is_checked = !matches!(place, ConnectTarget::Process(_, None));
-        let line = match place {
+        let is_checked = !matches!(target, ConnectTarget::Process(_, None));
+        let line = match target {
             ConnectTarget::Process(confined, _) => {
                 let started = self.sandbox.start_interactive(*confined).await;
                 let (served, pipes) =
@@ -246,18 +249,16 @@ impl Upstream {
                 ClientTransport::Stdio(Box::new(StdioTransport::new(served, pipes)))
             }
             ConnectTarget::Http(url, _) => {
-                ClientTransport::Http(StreamableHttpTransport::new(&self.gatekeeper, &url))
+                ClientTransport::Http(StreamableHttpTransport::new(&self.gateway, &url))
             }
-            ConnectTarget::Sse(url) => {
-                ClientTransport::Sse(Box::new(SseTransport::new(&self.gatekeeper, &url)))
-            }
+            ConnectTarget::Sse(url) => ClientTransport::Sse(Box::new(SseTransport::new(&self.gateway, &url))),
             ConnectTarget::WebSocket(url) => {
-                ClientTransport::Socket(Box::new(WebSocketTransport::new(&self.gatekeeper, &url)))
+                ClientTransport::Socket(Box::new(WebSocketTransport::new(&self.gateway, &url)))
             }
         };
-        let begun = McpClient::open(line, leave).await;
-        let mut client = begun.map_err(|(error, text)| (CallAbort::BeforeCall(error), text))?;
-        let checked = if is_checked { self.check_health(&mut client, leave).await } else { Ok(()) };
+        let opened = McpClient::open(line, context).await;
+        let mut client = opened.map_err(|(error, text)| (CallAbort::BeforeCall(error), text))?;
+        let checked = if is_checked { self.check_health(&mut client, context).await } else { Ok(()) };
         match checked {
             Ok(()) => Ok(client),
             Err(stopped) => Err((stopped, client.close().await.1)),
@@ -268,11 +269,11 @@ impl Upstream {
     async fn check_health(
         self: &Arc<Self>,
         client: &mut McpClient,
-        leave: McpRequestContext<'_>,
+        context: McpRequestContext<'_>,
     ) -> Result<(), CallAbort> {
         let Some(health) = &self.health else { return Ok(()) };
-        self.check_definition(client, &health.command, leave).await?;
-        let call = client.call(&health.command, Arguments::new(), None, leave);
+        self.check_definition(client, &health.command, context).await?;
+        let call = client.call(&health.command, Arguments::new(), None, context);
         let result = match health.timeout {
             Some(timeout) => tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| {
                 let late = format!("`{}` did not answer within {} ms", health.command, timeout.as_millis());

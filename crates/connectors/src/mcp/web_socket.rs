@@ -24,14 +24,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// WebSocket endpoint, with the socket once it is open.
 pub(crate) struct WebSocketTransport {
-    gatekeeper: HttpGateway,
+    gateway: HttpGateway,
     url: String,
     open: Option<WebSocketConnection>,
 }
 
 impl WebSocketTransport {
-    pub(crate) fn new(gatekeeper: &HttpGateway, url: &str) -> WebSocketTransport {
-        WebSocketTransport { gatekeeper: gatekeeper.clone(), url: url.to_owned(), open: None }
+    pub(crate) fn new(gateway: &HttpGateway, url: &str) -> WebSocketTransport {
+        WebSocketTransport { gateway: gateway.clone(), url: url.to_owned(), open: None }
     }
 
     /// Closes the connection.
@@ -47,21 +47,21 @@ impl WebSocketTransport {
 }
 
 impl MessageStream for WebSocketTransport {
-    async fn begin(&mut self, most: usize, leave: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let mut socket = match self.open.take() {
             Some(socket) => socket,
             None => {
                 let caps = ResponseLimits {
-                    body_bytes: limit_to_policy(leave, MAX_MESSAGE_BYTES),
-                    deadline: leave.deadline,
+                    body_bytes: limit_to_policy(context, MAX_MESSAGE_BYTES),
+                    deadline: context.deadline,
                 };
-                let credential = leave.credential.cloned();
+                let credential = context.credential.cloned();
                 let request = HttpRequest { credential, ..HttpRequest::get(&self.url) };
-                self.gatekeeper.open_websocket(leave.permit, &request, SUBPROTOCOL, caps).await?
+                self.gateway.open_websocket(context.permit, &request, SUBPROTOCOL, caps).await?
             }
         };
         let most = u64::try_from(most).unwrap_or(u64::MAX);
-        socket.set_receive_limit(limit_to_policy(leave, most.saturating_add(EXTRA_MESSAGE_BYTES)));
+        socket.set_receive_limit(limit_to_policy(context, most.saturating_add(EXTRA_MESSAGE_BYTES)));
         self.open = Some(socket);
         Ok(())
     }
@@ -79,6 +79,6 @@ impl MessageStream for WebSocketTransport {
 }
 
 /// Limits a size to the response size that the policy permits.
-fn limit_to_policy(leave: McpRequestContext<'_>, bytes: u64) -> u64 {
-    leave.permit.max_response_bytes().unwrap_or(bytes).min(bytes)
+fn limit_to_policy(context: McpRequestContext<'_>, bytes: u64) -> u64 {
+    context.permit.max_response_bytes().unwrap_or(bytes).min(bytes)
 }

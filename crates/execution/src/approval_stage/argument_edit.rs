@@ -1,35 +1,28 @@
 //! Edits of the arguments of a waiting call by the operator. The edited call is checked, judged and submitted
 //! for approval like any other call. Nothing runs here.
 
-use std::sync::Arc;
-
 use approvals::edits::{ArgumentEdit, EditOutcome};
 use approvals::{ApprovalRef, new_approval_id};
 use governance::{ApprovalRequired, Verdict};
-use registry::Tool;
 use tool::{Arguments, Refusal};
 
 use super::{ArgumentOrigin, compute_effect, submit_request};
-use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
-use crate::pipeline::{self, PipelineHalt};
+use crate::pipeline::{self, PipelineHalt, StageContext};
 
 /// Applies an edit: the new arguments are checked, judged and submitted as a new request. If they are
 /// refused, the operator gets the reason and the call continues to wait unchanged.
 pub(super) async fn apply_edit(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     approval_ref: &ApprovalRef,
     edit: ArgumentEdit,
 ) -> Option<PipelineHalt> {
     let ArgumentEdit { arguments, reply: answer } = edit;
-    let judged = judge_edit(layer, call, tool, arguments.clone()).await;
+    let judged = judge_edit(cx, arguments.clone()).await;
     // The operator was already told that the edit timed out, so it must not take effect afterwards.
     if answer.is_closed() {
         if let Ok(Some(next)) = &judged {
             let why = "the edit of the arguments timed out";
-            layer.approvals.void(&next.id, why).await;
+            cx.approvals.void(&next.id, why).await;
         }
         return None;
     }
@@ -42,7 +35,7 @@ pub(super) async fn apply_edit(
         Err(refusal) => (Err(refusal.reason), None),
     };
     if halt.is_some() {
-        layer.approvals.void(&approval_ref.id, "its arguments were changed by the operator").await;
+        cx.approvals.void(&approval_ref.id, "its arguments were changed by the operator").await;
     }
     let _ = answer.send(reply);
     halt
@@ -50,19 +43,16 @@ pub(super) async fn apply_edit(
 
 /// Returns the new approval reference, or `None` if the edited call needs no approval.
 async fn judge_edit(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     arguments: Arguments,
 ) -> Result<Option<ApprovalRef>, Box<Refusal>> {
     let value = serde_json::Value::Object(arguments);
-    match pipeline::check_and_judge(layer, call, tool, value).await? {
+    match pipeline::check_and_judge(cx, value).await? {
         Verdict::Permit(_) => Ok(None),
         Verdict::Denial(denial) => Err(denial.into()),
         Verdict::ApprovalRequired(question) => {
-            let (question, effect) =
-                compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
-            submit_request(layer, call, &question, &effect, (&new_approval_id(), ArgumentOrigin::Operator))
+            let (question, effect) = compute_effect(cx, question, ApprovalRequired::permit).await?;
+            submit_request(cx, &question, &effect, (&new_approval_id(), ArgumentOrigin::Operator))
                 .await
                 .map(Some)
         }

@@ -3,8 +3,6 @@
 //! call leaves a refusal or a request in the ledger; explanations are recorded and rate limited too, so that
 //! `explain` is not a quieter way to guess.
 
-use std::sync::Arc;
-
 use ledger::LedgerEntry;
 use ledger::entry::NoteEntry;
 use registry::Tool;
@@ -15,20 +13,21 @@ use super::charge_records;
 use super::forecast::ApprovalForecast;
 use crate::bookkeeping::size_of;
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::pipeline::StageContext;
 use crate::recorder;
+use crate::throttle::Throttle;
 
 /// Records an explanation before it is returned. If it cannot be recorded, the caller gets a refusal instead.
 pub(super) async fn record(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
+    throttle: &Throttle,
     preview: &Result<ApprovalForecast, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
-    layer.check_refusal_pace(call)?;
-    let entry = LedgerEntry::Note(note(call, tool, preview));
-    charge_records(layer, call, size_of(&entry))?;
-    let recorded = layer.ledger.append(&entry);
+    let call = cx.call;
+    throttle.check_refusal_pace(call)?;
+    let entry = LedgerEntry::Note(note(call, cx.tool, preview));
+    charge_records(cx, size_of(&entry))?;
+    let recorded = cx.recorder.ledger.append(&entry);
     recorded.map(drop).map_err(|error| recorder::ledger_unavailable(&call.tool_name, &error))
 }
 

@@ -1,8 +1,6 @@
 //! Predicts the result of an approval request without submitting it, for `explain`. Follows the same steps as
 //! the approval stage up to the point where something would be stored; the request is built and discarded.
 
-use std::sync::Arc;
-
 use approvals::refusals::{
     EarlierRequest, capacity_refusal, denied_before_refusal, pending_refusal, unusable_refusal,
 };
@@ -10,12 +8,11 @@ use approvals::{
     ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, UnusableApproval, rule_names,
 };
 use governance::ApprovalRequired;
-use registry::Tool;
 use tool::{Refusal, RuleRef};
 
 use super::{compute_effect, compute_effect_for_request, explain_record, find_earlier, request_timeout};
-use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::pipeline::StageContext;
+use crate::throttle::Throttle;
 
 /// Predicted result of the approval stage.
 pub(crate) enum ApprovalForecast {
@@ -41,66 +38,64 @@ pub(crate) enum EffectPolicy {
 /// Predicts the result of the approval stage, or returns the refusal that the call would get without a
 /// request.
 pub(crate) async fn forecast(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
+    throttle: &Throttle,
     question: ApprovalRequired,
     look: EffectPolicy,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
+    let call = cx.call;
     // A call that must not request approval does not use an approval either.
     let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
     if let Some(approval_ref) = brought {
-        match layer.approvals.check_usable(&approval_ref.id, &call.header.caller) {
+        match cx.approvals.check_usable(&approval_ref.id, &call.header.caller) {
             Ok(()) | Err(UnusableApproval::Pending) => {}
             Err(why) => return Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
         }
     }
     match look {
-        EffectPolicy::Unrecorded => forecast_with_effect(layer, call, tool, question, brought).await,
+        EffectPolicy::Unrecorded => forecast_with_effect(cx, question, brought).await,
         EffectPolicy::Recorded => {
             call.keep_denial_facts(&question.facts());
-            let preview = forecast_with_effect(layer, call, tool, question, brought).await;
-            explain_record::record(layer, call, tool, &preview).await?;
+            let preview = forecast_with_effect(cx, question, brought).await;
+            explain_record::record(cx, throttle, &preview).await?;
             preview
         }
-        EffectPolicy::Skip => forecast_without_effect(layer, call, &question, brought),
+        EffectPolicy::Skip => forecast_without_effect(cx, &question, brought),
     }
 }
 
 async fn forecast_with_effect(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    tool: &Arc<Tool>,
+    cx: &StageContext<'_>,
     question: ApprovalRequired,
     brought: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
+    let call = cx.call;
     let rules = rule_names(question.approval_rules());
     if let Some(approval_ref) = brought {
-        let (_question, effect) =
-            compute_effect(layer, call, tool, question, ApprovalRequired::permit).await?;
-        return forecast_with_approval(layer, call, approval_ref, &effect, &rules);
+        let (_question, effect) = compute_effect(cx, question, ApprovalRequired::permit).await?;
+        return forecast_with_approval(cx, approval_ref, &effect, &rules);
     }
-    let (question, effect) = compute_effect_for_request(layer, call, tool, question).await?;
+    let (question, effect) = compute_effect_for_request(cx, question).await?;
     let header = call.ledger_call_for(question.call().definition());
     let (timeout, edited) = (request_timeout(call), false);
     let requested = RequestedCall { call: &header, question: &question, effect: &effect, timeout, edited };
     let submittable = if call.approval_mode == ApprovalMode::Never {
-        layer.approvals.check_showable(requested)
+        cx.approvals.check_showable(requested)
     } else {
-        if let Some(id) = layer.approvals.covering_rule(&effect, &header, question.permit(), &rules) {
+        if let Some(id) = cx.approvals.covering_rule(&effect, &header, question.permit(), &rules) {
             return Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&id)));
         }
-        match find_earlier(layer, call, &effect) {
+        match find_earlier(cx, &effect) {
             Some(EarlierRequest::Denied { id, message }) => {
                 return Err(denied_before_refusal(&call.tool_name, &id, message));
             }
             Some(EarlierRequest::Open { id, .. }) => {
                 let approval_ref = ApprovalRef { id, is_own: true };
-                return forecast_with_approval(layer, call, &approval_ref, &effect, &rules);
+                return forecast_with_approval(cx, &approval_ref, &effect, &rules);
             }
             None => {}
         }
-        layer.approvals.check_submittable(requested)
+        cx.approvals.check_submittable(requested)
     };
     submittable.map_err(|refusal| call.as_typed(refusal))?;
     Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())))
@@ -108,12 +103,12 @@ async fn forecast_with_effect(
 
 /// Predicts the result without the effect, so that it does not depend on the content of files.
 fn forecast_without_effect(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
+    cx: &StageContext<'_>,
     question: &ApprovalRequired,
     brought: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
-    let approvals = &layer.approvals;
+    let call = cx.call;
+    let approvals = cx.approvals;
     let Some(approval_ref) = brought else {
         let space = approvals.check_capacity(&call.header.caller);
         space.map_err(|full| capacity_refusal(&call.tool_name, full))?;
@@ -129,16 +124,16 @@ fn forecast_without_effect(
 
 /// Predicts the result for a call that presents an approval.
 fn forecast_with_approval(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
+    cx: &StageContext<'_>,
     approval_ref: &ApprovalRef,
     effect: &CallEffect,
     rules: &[String],
 ) -> Result<ApprovalForecast, Box<Refusal>> {
+    let call = cx.call;
     let claim = ApprovalClaim { caller: &call.header.caller, digest: effect.digest(), rules };
-    match layer.approvals.check_claim(&approval_ref.id, claim) {
+    match cx.approvals.check_claim(&approval_ref.id, claim) {
         Ok(()) => Ok(ApprovalForecast::AlreadyApproved(approval_rule_ref(&approval_ref.id))),
-        Err(UnusableApproval::Pending) if layer.approvals.is_for_effect(&approval_ref.id, effect) => Ok(
+        Err(UnusableApproval::Pending) if cx.approvals.is_for_effect(&approval_ref.id, effect) => Ok(
             ApprovalForecast::ApprovalRequired(pending_refusal(&call.tool_name, &approval_ref.id, "asked")),
         ),
         Err(UnusableApproval::Pending) => {

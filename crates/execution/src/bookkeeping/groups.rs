@@ -8,10 +8,10 @@ use ledger::entry::NoteEntry;
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::Caller;
+use tool::caller::CallerKey;
 
 use super::{Kind, wall_clock};
 use crate::call::redact_client_name;
-use crate::throttle::CallerKey;
 
 /// Window of a group of one caller.
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ pub(super) struct Group {
 impl Groups {
     /// Records of the group's window that were written in full.
     pub(super) fn in_full(&self, caller: &CallerKey, kind: Kind, now: Instant) -> u32 {
-        let own = self.of_callers.get(&(caller.clone(), kind)).filter(|group| now < group.ends);
+        let own = self.of_callers.get(&(*caller, kind)).filter(|group| now < group.ends);
         let wide = || self.machine_wide.get(kind.name()).filter(|_| self.of_callers.len() >= MOST);
         own.or_else(wide).map_or(0, |group| group.in_full)
     }

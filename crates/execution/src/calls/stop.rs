@@ -1,11 +1,11 @@
-//! Request to stop one call, and its originator.
+//! Request to stop one call, its originator, and the latch that it sets.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tool::{Failure, FailureKind, Mode, Refusal, RefusalCode};
-
-use super::latch::Latch;
 
 /// Originator of a stop request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl StopRequest {
         StopRequest { cancellation: withdrawn, by: OnceLock::new(), requested: Latch::default() }
     }
 
-    /// Requests the stop. Only the first originator is kept.
+    /// Requests the stop. Only the first originator is stored.
     pub(crate) fn request(&self, by: StoppedBy) {
         if !self.cancellation.is_cancelled() && self.by.set(by).is_ok() {
             self.requested.set();
@@ -51,7 +51,7 @@ impl StopRequest {
         self.by.get().copied().or_else(by_caller)
     }
 
-    /// Returns when the stop is requested.
+    /// Waits for the stop request, and returns its originator.
     pub(crate) async fn wait(&self) -> StoppedBy {
         tokio::select! {
             () = self.cancellation.cancelled() => {}
@@ -98,5 +98,50 @@ impl StoppedBy {
             StoppedBy::LostConnection => refusal.with_detail(FailureKind::ClientGone.as_str()),
             StoppedBy::Mode | StoppedBy::Operator | StoppedBy::Caller | StoppedBy::Session => refusal,
         })
+    }
+}
+
+/// Condition that becomes true once and wakes all waiters. Every call has several latches and few are ever
+/// awaited, so the cost is on the side of the waiter.
+#[derive(Debug, Default)]
+pub(crate) struct Latch {
+    is_set: AtomicBool,
+    notify: Notify,
+}
+
+impl Latch {
+    /// Sets the latch for good and wakes all waiters.
+    pub(crate) fn set(&self) {
+        self.is_set.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    /// Returns when the latch is set.
+    pub(crate) async fn wait(&self) {
+        // Created before the load: `Notified` receives every notification from its creation on, so none is
+        // missed between the load and the await.
+        let reported = self.notify.notified();
+        if !self.is_set.load(Ordering::Acquire) {
+            reported.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn latch_wakes_early_and_late_waiters() {
+        let signal = Latch::default();
+        let (mut one, mut other) = (Box::pin(signal.wait()), Box::pin(signal.wait()));
+        assert!((&mut one).now_or_never().is_none() && (&mut other).now_or_never().is_none(), "not yet");
+        signal.set();
+        assert!(one.now_or_never().is_some() && other.now_or_never().is_some());
+        assert!(signal.wait().now_or_never().is_some(), "and for good");
+        signal.set();
+        assert!(signal.wait().now_or_never().is_some());
     }
 }

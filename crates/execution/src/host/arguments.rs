@@ -27,7 +27,15 @@ pub enum HostArgument {
         /// Key of the argument with the folder that the glob starts in.
         base_argument: Option<String>,
     },
+    /// A patch whose headers name the files that it changes.
+    Patch {
+        /// Key of the argument.
+        key: String,
+    },
 }
+
+/// Argument that receives the files of a patch, so that they are judged as paths.
+pub const PATCHED_FILES: &str = "patched_files";
 
 impl JudgedTool {
     /// Returns the arguments with every path as the host will resolve it.
@@ -45,6 +53,7 @@ impl JudgedTool {
                 HostArgument::Pattern { key, base_argument: below } => {
                     self.resolve_pattern_argument(given, key, below.as_deref(), home)?
                 }
+                HostArgument::Patch { key } => self.resolve_patch_argument(given, key, home)?,
             }
         }
         Ok(input)
@@ -88,6 +97,35 @@ impl JudgedTool {
         Ok(())
     }
 
+    /// Adds the files that a patch names. A patch that names none, or has a header of another kind, is refused.
+    fn resolve_patch_argument(
+        &self,
+        given: &mut Arguments,
+        key: &str,
+        home: Option<&Path>,
+    ) -> Result<(), Box<Refusal>> {
+        let Some(Value::String(patch)) = given.get(key) else { return Ok(()) };
+        let files = patched_files(patch).ok_or_else(|| self.unreadable_patch(key))?;
+        let files = files.into_iter().map(|file| self.unambiguous_path(key, file, home).map(Value::from));
+        let files: Vec<Value> = files.collect::<Result<_, _>>()?;
+        given.insert(PATCHED_FILES.to_owned(), Value::from(files));
+        Ok(())
+    }
+
+    fn unreadable_patch(&self, key: &str) -> Box<Refusal> {
+        let reason = format!("Permission denied: `{key}` is not a patch whose files can be judged");
+        let refusal = Refusal::new(self.definition().name().as_str(), RefusalCode::InvalidArguments, reason);
+        let hint = "begin with `*** Begin Patch` and name each file by `*** Add File: `, `*** Update File: ` or \
+                    `*** Delete File: `";
+        Box::new(refusal.with_detail("unreadable_patch").with_hint(hint))
+    }
+
+    /// Returns the shell line of a call, if lines of this tool that only read are permitted.
+    pub(super) fn command_line(&self, input: &Value) -> Option<String> {
+        let argument = self.reading_lines.as_ref()?;
+        input.get(argument)?.as_str().map(str::to_owned)
+    }
+
     /// Returns the path as the host will open it. A path that the host would trim or normalise is refused,
     /// because Sinew would judge one file and the host would open another.
     fn unambiguous_path(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
@@ -116,6 +154,23 @@ impl JudgedTool {
                 .with_hint("use the absolute path of the file, without surrounding whitespace"),
         )
     }
+}
+
+/// Returns the files that a patch names in its headers, or `None` if it has an unknown header or names no file.
+/// Lines are trimmed as Codex trims them; a context line that looks like a header only adds a file to judge.
+fn patched_files(patch: &str) -> Option<Vec<&str>> {
+    const NAMING: [&str; 4] = ["Add File: ", "Update File: ", "Delete File: ", "Move to: "];
+    const OTHER: [&str; 3] = ["Begin Patch", "End Patch", "End of File"];
+    let headers = patch.lines().filter_map(|line| line.trim().strip_prefix("*** "));
+    let mut files = Vec::new();
+    for header in headers {
+        match NAMING.iter().find_map(|kind| header.strip_prefix(kind)) {
+            Some(file) => files.push(file),
+            None if OTHER.contains(&header) => {}
+            None => return None,
+        }
+    }
+    (!files.is_empty()).then_some(files)
 }
 
 /// Returns the folder that a glob searches. A glob whose wildcards could expand to `..` or to an absolute
@@ -195,6 +250,25 @@ mod tests {
         for text in ["/w/link/../../secret", "..", "a/..", "~/.."] {
             assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
             assert_eq!(spelt(json!({"pattern": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn patch_is_judged_by_the_files_it_names() {
+        let check = |patch: &str, expect: Option<&[&str]>| {
+            assert_eq!(patched_files(patch).as_deref(), expect, "{patch}");
+        };
+        let patch = |body: &str| format!("*** Begin Patch\n{body}\n*** End Patch\n");
+        check(&patch("*** Add File: a.txt\n+*** Add File: x"), Some(&["a.txt"]));
+        check(
+            &patch("*** Update File: a\n*** Move to: b c\n@@\n-x\n+y\n*** End of File"),
+            Some(&["a", "b c"]),
+        );
+        check(&patch("*** Delete File: /etc/x"), Some(&["/etc/x"]));
+        check(&patch("  *** Delete File: a  "), Some(&["a"]));
+        check(&patch("@@\n *** Update File: b"), Some(&["b"]));
+        for unknown in [&patch(""), "", "diff --git a/x b/x", &patch("*** Link File: a\n*** Add File: b")] {
+            check(unknown, None);
         }
     }
 

@@ -50,11 +50,11 @@ impl JudgedTool {
     fn searched_arguments(&self) -> Vec<String> {
         let pattern = |argument: &HostArgument| match argument {
             HostArgument::Pattern { key, .. } => Some(key.clone()),
-            HostArgument::Path { .. } => None,
+            HostArgument::Path { .. } | HostArgument::Patch { .. } => None,
         };
         let path = |argument: &HostArgument| match argument {
             HostArgument::Path { key, .. } => Some(key.clone()),
-            HostArgument::Pattern { .. } => None,
+            HostArgument::Pattern { .. } | HostArgument::Patch { .. } => None,
         };
         let patterns: Vec<String> = self.arguments.iter().filter_map(pattern).collect();
         if patterns.is_empty() { self.arguments.iter().filter_map(path).collect() } else { patterns }
@@ -98,8 +98,7 @@ impl ListedNames {
     }
 }
 
-/// Refuses a call that would list a forbidden path; returns any other verdict unchanged. A large tree or a
-/// dead mount takes time, so the scan runs on the blocking pool, where a stuck thread can be abandoned.
+/// Refuses a call that would list a forbidden path; returns any other verdict unchanged.
 pub(super) async fn refuse_forbidden_contents(
     opening_slots: &FairSlots,
     call: &PipelineCall,
@@ -108,24 +107,49 @@ pub(super) async fn refuse_forbidden_contents(
 ) -> Result<Verdict, Box<Refusal>> {
     let Some(shows) = shows.filter(|_| !matches!(verdict, Verdict::Denial(_))) else { return Ok(verdict) };
     let folders = tool.searched_arguments();
+    let scan = move |verdict: &Verdict| match verdict {
+        Verdict::Permit(permit) => first_obstacle(permit, &folders, &shows),
+        Verdict::ApprovalRequired(question) => first_obstacle(question.permit(), &folders, &shows),
+        Verdict::Denial(_) => None,
+    };
+    match scan_folders(opening_slots, call, verdict, scan).await? {
+        (verdict, None) => Ok(verdict),
+        (_, Some((folder, in_the_way))) => Err(refusal(tool, &folder, in_the_way)),
+    }
+}
+
+/// Returns `Some` if everything below the permitted paths may be listed.
+pub(super) async fn permit_listing(
+    opening_slots: &FairSlots,
+    call: &PipelineCall,
+    permit: Permit,
+) -> Option<()> {
+    let scan = |permit: &Permit| {
+        let folders: Vec<String> = permit.paths().iter().map(|path| path.key().to_owned()).collect();
+        first_obstacle(permit, &folders, &ListedNames::All)
+    };
+    let (_, obstacle) = scan_folders(opening_slots, call, permit, scan).await.ok()?;
+    obstacle.is_none().then_some(())
+}
+
+/// Runs a scan on the blocking pool: a large tree or a dead mount takes time, and there a stuck thread can be
+/// abandoned.
+async fn scan_folders<T: Send + 'static>(
+    opening_slots: &FairSlots,
+    call: &PipelineCall,
+    judged: T,
+    scan: impl FnOnce(&T) -> Option<(String, ListingObstacle)> + Send + 'static,
+) -> Result<(T, Option<(String, ListingObstacle)>), Box<Refusal>> {
     let looking = async {
         let slot = opening_slots.acquire(&call.caller_key, CallLength::Short).await;
         let looked = tokio::task::spawn_blocking(move || {
-            let found = match &verdict {
-                Verdict::Permit(permit) => first_obstacle(permit, &folders, &shows),
-                Verdict::ApprovalRequired(question) => first_obstacle(question.permit(), &folders, &shows),
-                Verdict::Denial(_) => None,
-            };
+            let found = scan(&judged);
             drop(slot);
-            (verdict, found)
+            (judged, found)
         });
         looked.await.map_err(|_| scan_failed(call))
     };
-    let (verdict, found) = call.within_deadline(looking).await??;
-    match found {
-        None => Ok(verdict),
-        Some((folder, in_the_way)) => Err(refusal(tool, &folder, in_the_way)),
-    }
+    call.within_deadline(looking).await?
 }
 
 fn first_obstacle(

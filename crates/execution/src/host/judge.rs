@@ -1,7 +1,6 @@
 //! Judges host calls by the rules of the pipeline and records every denial.
 
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -17,14 +16,15 @@ use crate::call::{CallRequest, PipelineCall};
 use crate::config_snapshot::ConfigSnapshot;
 use crate::explain::{self, ExplainedVerdict, Explanation};
 use crate::host::repeated_advice::{self, RepeatedAdvice};
-use crate::host::{Host, HostTool, HostToolName, JudgedTool, OnPermit, directory_contents, unconfined};
+use crate::host::{
+    Host, HostTool, HostToolName, JudgedTool, OnApproval, OnPermit, directory_contents, reading_line,
+    unconfined,
+};
 use crate::layer::ToolExecutionLayer;
 use crate::limits::CallLimits;
 use crate::pipeline;
-use crate::recorder;
 use crate::secret_screening;
 use crate::slots::FairSlots;
-use crate::throttle::CallerKey;
 
 /// A call that a host is about to make with one of its own tools.
 #[derive(Clone, Debug)]
@@ -35,6 +35,8 @@ pub struct HostCall {
     pub request: CallRequest,
     /// Ids of the call, as reported by the host.
     pub origin: HostCallOrigin,
+    /// Programs of its command line that the host's PATH finds in a folder of the system.
+    pub system_programs: Vec<String>,
 }
 
 /// Ids by which the host identifies the call in its own logs. They are not verified and are only recorded.
@@ -54,11 +56,11 @@ pub struct HostCallOrigin {
     pub prompt_id: Option<String>,
 }
 
-/// Opinion of Sinew about a host call.
+/// Verdict on a host call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "opinion", rename_all = "snake_case")]
 pub enum HostVerdict {
-    /// No opinion.
+    /// The call was not judged.
     None {
         /// Reason.
         because: NotJudgedReason,
@@ -70,6 +72,9 @@ pub enum HostVerdict {
         explanation: Explanation,
         /// Answer of this host's table for a permitted call.
         on_permit: OnPermit,
+        /// Answer of this host's table for a call that needs approval.
+        #[serde(default)]
+        on_approval: OnApproval,
     },
 }
 
@@ -110,6 +115,14 @@ impl HostCallSubject<'_> {
         match self {
             HostCallSubject::Tool(tool) => tool.definition().name().to_string(),
             HostCallSubject::CuratedName(_) => shorten(&request.tool_name, MAX_QUOTED_CHARS).into_owned(),
+        }
+    }
+
+    /// Returns the line of the host table that requires approval.
+    pub(super) fn approval_rule(&self) -> Option<RuleRef> {
+        match self {
+            HostCallSubject::Tool(tool) => tool.approval_rule.clone(),
+            HostCallSubject::CuratedName(_) => None,
         }
     }
 }
@@ -153,29 +166,34 @@ impl ToolExecutionLayer {
     /// Judges a host call. A permitted call counts against the rate limits of hosts, and a denial is
     /// recorded. Nothing is run.
     pub async fn judge_host_call(&self, host_call: HostCall) -> Result<HostVerdict, UnknownHost> {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.current.snapshot.load_full();
         let host = snapshot.host(&host_call.host)?;
         let subject = match host.subject(&snapshot, &host_call.request) {
             Ok(subject) => subject,
             Err(because) => return Ok(HostVerdict::None { because }),
         };
-        let rules_of = subject.rules_of(&host_call.request);
+        let (rules_of, approval_rule) = (subject.rules_of(&host_call.request), subject.approval_rule());
         let reported = (host_call.origin, host_call.request.tool_name.clone());
         let session = reported.0.session_id.as_deref();
-        let (call, input) =
-            PipelineCall::judge_only(host_call.request, &self.ledger, Arc::clone(&snapshot), self.mode());
-        let call = call.with_caller_key(reported.0.caller_key(&host.name));
+        let (call, input) = PipelineCall::judge_only(
+            host_call.request,
+            &self.recorder.ledger,
+            Arc::clone(&snapshot),
+            self.mode(),
+        );
         let judging = async {
             self.check_admission(&call)?;
-            let parts = (&self.host_limits, &self.opening_slots);
-            let advice = AdviceMemory { memory: Some(&self.host_advice), host: &host.name, session };
-            judge(parts, &call, subject, (input, host.user_home.as_deref()), advice).await
+            let parts = (&self.host.limits, &self.capacity.opening_slots);
+            let advice = AdviceMemory { memory: Some(&self.host.advice), host: &host.name, session };
+            let programs = &host_call.system_programs;
+            judge(parts, &call, subject, (input, host, programs), advice).await
         };
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
         let (finding, rules) = explain::explain_verdict(verdict);
+        let (finding, rules) = with_location(approval_rule, finding, rules);
         let finding = match finding {
             ExplainedVerdict::Deny { refusal } => {
                 ExplainedVerdict::Deny { refusal: self.pace_refusal(&call, refusal) }
@@ -184,7 +202,7 @@ impl ToolExecutionLayer {
         };
         let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
         let explanation = explanation(&call, rules_of, finding, rules);
-        Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit })
+        Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit, on_approval: host.on_approval })
     }
 
     /// Records a denial. If that fails, the call stays denied, and the refusal says that it could not be
@@ -197,7 +215,7 @@ impl ToolExecutionLayer {
     ) -> (PipelineCall, ExplainedVerdict) {
         let ExplainedVerdict::Deny { refusal } = finding else { return (call, finding) };
         let call = call.with_host_facts(origin.to_ledger_facts(host, tool));
-        let result = recorder::record_refusal(self, &call, (*refusal).clone());
+        let result = self.recorder.record_refusal(&call, (*refusal).clone());
         (call, ExplainedVerdict::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) })
     }
 }
@@ -209,7 +227,29 @@ pub(super) fn explanation(
     rules: Vec<RuleRef>,
 ) -> Explanation {
     let policy_hash = call.snapshot.policy.hash().to_owned();
-    Explanation { tool_name, mode: call.header.mode, finding, rules, policy_hash }
+    let (mode, notes) = (call.header.mode, Vec::new());
+    Explanation { tool_name, mode, finding, rules, policy_hash, notes }
+}
+
+/// Replaces the definition as the rule that requires approval by the line of the host table, which made the
+/// definition.
+pub(super) fn with_location(
+    table: Option<RuleRef>,
+    finding: ExplainedVerdict,
+    rules: Vec<RuleRef>,
+) -> (ExplainedVerdict, Vec<RuleRef>) {
+    let Some(table) = table else { return (finding, rules) };
+    let locate = |rule: RuleRef| if rule.line == 0 && rule.id == table.id { table.clone() } else { rule };
+    let in_refusal = |refusal: Box<Refusal>| Box::new(Refusal { rule: refusal.rule.map(locate), ..*refusal });
+    let finding = match finding {
+        ExplainedVerdict::Permit => ExplainedVerdict::Permit,
+        ExplainedVerdict::Ask { refusal, asked_by } => ExplainedVerdict::Ask {
+            refusal: in_refusal(refusal),
+            asked_by: asked_by.into_iter().map(locate).collect(),
+        },
+        ExplainedVerdict::Deny { refusal } => ExplainedVerdict::Deny { refusal: in_refusal(refusal) },
+    };
+    (finding, rules.into_iter().map(locate).collect())
 }
 
 /// Memory of advice for the calls of one conversation.
@@ -238,17 +278,19 @@ pub(super) async fn judge(
     (limits, opening_slots): (&CallLimits, &FairSlots),
     call: &PipelineCall,
     subject: HostCallSubject<'_>,
-    (input, home): (Value, Option<&Path>),
+    (input, host, system_programs): (Value, &Host, &[String]),
     advice: AdviceMemory<'_>,
 ) -> Result<Verdict, Box<Refusal>> {
     let tool = match subject {
         HostCallSubject::Tool(tool) => tool,
         HostCallSubject::CuratedName(refusal) => return Err(refusal),
     };
-    let malformed = curated_refusal(&call.snapshot, &call.tool_name, &input);
+    let curated = || curated_refusal(&call.snapshot, &call.tool_name, &input);
+    let malformed = tool.is_curated.then(curated).flatten();
     let repeated = malformed.as_ref().and_then(|refusal| advice.key(&call.tool_name, &input, refusal));
     let shows = tool.listed_names(&input);
-    let input = tool.resolve_arguments(input, home)?;
+    let line = tool.command_line(&input);
+    let input = tool.resolve_arguments(input, host.user_home.as_deref())?;
     let shape = tool.shape_for(&call.snapshot.policy);
     let schema = shape.schema().map_err(|mistake| host_table_error(call, mistake))?;
     let checked = call.time_stage(Stage::Check, || guardrail::check(&shape.definition, schema, input));
@@ -269,14 +311,39 @@ pub(super) async fn judge(
     {
         return Err(refusal);
     }
+    let verdict = match (verdict, line) {
+        (Verdict::ApprovalRequired(question), Some(line))
+            if is_asked_by_table_only(question.approval_rules()) =>
+        {
+            let permit = reading_line::permit((limits, opening_slots), call, &line, system_programs).await;
+            permit.map_or(Verdict::ApprovalRequired(question), Verdict::Permit)
+        }
+        (verdict, _) => verdict,
+    };
     match &verdict {
         Verdict::Permit(permit) => {
             limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
         }
         Verdict::Denial(denial) => call.keep_denial_facts(denial.facts()),
+        Verdict::ApprovalRequired(question) if host.on_approval == OnApproval::Deny => {
+            return Err(unaskable_refusal(host, question.no_approver_refusal()));
+        }
         Verdict::ApprovalRequired(_) => {}
     }
     Ok(verdict)
+}
+
+/// Returns true if no policy file requires the approval, only the definition of the host's tool.
+fn is_asked_by_table_only(rules: &[RuleRef]) -> bool {
+    rules.iter().all(|rule| rule.line == 0)
+}
+
+/// Refusal for a call that needs approval in a host that cannot ask for it.
+fn unaskable_refusal(host: &Host, refusal: Refusal) -> Box<Refusal> {
+    let reason =
+        format!("Permission denied: Approval is required, and a hook cannot ask for it in {}", host.name);
+    let hint = "use Sinew's own tools, which ask the operator, or a call that needs no approval";
+    Box::new(Refusal { reason, ..refusal }.with_hint(hint))
 }
 
 /// Refusal for an error in the host table that only this call brought up.
@@ -294,19 +361,7 @@ fn curated_refusal(snapshot: &ConfigSnapshot, tool_name: &str, input: &Value) ->
     Some(Box::new(refusal.with_hint("send the call again with the problem corrected")))
 }
 
-/// Identity of a session of a host, for a live call and for one that the ledger recorded.
-pub(crate) fn host_caller_key(host: &str, session: &str) -> CallerKey {
-    CallerKey::Host(format!("{host}/{session}"))
-}
-
 impl HostCallOrigin {
-    /// Identity that limits are counted by. A host starts a process for each of its calls, so the process does not
-    /// identify it.
-    fn caller_key(&self, host: &str) -> CallerKey {
-        let session = self.session_id.as_deref().unwrap_or_default();
-        host_caller_key(host, &shorten(session, MAX_QUOTED_CHARS))
-    }
-
     /// Facts for the ledger. The host controls these texts, so they are shortened and redacted.
     fn to_ledger_facts(&self, host: &str, tool: &str) -> Value {
         let short = |text: &str| redact::shared().redact_text(&shorten(text, MAX_QUOTED_CHARS)).into_owned();

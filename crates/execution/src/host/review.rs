@@ -39,7 +39,7 @@ pub type Advice = Option<String>;
 impl ToolExecutionLayer {
     /// Returns the advice about a finished host call.
     pub async fn review_host_call(&self, host: &str, review: HostCallOutcome) -> Result<Advice, UnknownHost> {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.current.snapshot.load_full();
         let host = snapshot.host(host)?;
         Ok(match review {
             HostCallOutcome::Failed { tool, error } => {

@@ -11,9 +11,10 @@ use tool::Mode;
 
 use crate::call::PipelineCall;
 use crate::config_snapshot::ConfigSnapshot;
+use crate::current_policy::max_running_calls;
 use crate::explain::{self, ExplainedVerdict};
 use crate::host::judge::{self, AdviceMemory, HostCall, HostVerdict, UnknownHost};
-use crate::layer::{MAX_OPENING, max_running_calls};
+use crate::layer::MAX_OPENING;
 use crate::limits::CallLimits;
 use crate::modes;
 use crate::secret_screening;
@@ -50,22 +51,24 @@ impl HostJudge {
             Ok(subject) => subject,
             Err(because) => return Ok(Some(HostVerdict::None { because })),
         };
-        let rules_of = subject.rules_of(&host_call.request);
+        let (rules_of, approval_rule) = (subject.rules_of(&host_call.request), subject.approval_rule());
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
         let parts = (&self.limits, &self.opening_slots);
         let advice = AdviceMemory { memory: None, host: &host.name, session: None };
-        let judging = judge::judge(parts, &call, subject, (input, host.user_home.as_deref()), advice);
+        let judging = judge::judge(parts, &call, subject, (input, host, &host_call.system_programs), advice);
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
         let (finding, rules) = explain::explain_verdict(verdict);
+        let (finding, rules) = judge::with_location(approval_rule, finding, rules);
         Ok(match finding {
             ExplainedVerdict::Deny { .. } => None,
             ExplainedVerdict::Permit | ExplainedVerdict::Ask { .. } => {
                 let explanation = judge::explanation(&call, rules_of, finding, rules);
-                Some(HostVerdict::Judged { explanation, on_permit: host.on_permit })
+                let (on_permit, on_approval) = (host.on_permit, host.on_approval);
+                Some(HostVerdict::Judged { explanation, on_permit, on_approval })
             }
         })
     }

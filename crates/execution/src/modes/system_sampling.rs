@@ -17,38 +17,19 @@ const MAX_SAMPLE_AGE: Duration = Duration::from_secs(12);
 const FIRST_SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Values measured at one time. A value that could not be measured is absent, and its condition is not met.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct SystemSample {
-    cpu_load: Option<f64>,
-    memory_used: Option<f64>,
-    memory_pressure: Option<f64>,
-    disk_used: Option<f64>,
-}
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SystemSample(Vec<(Metric, f64)>);
 
 impl SystemSample {
     /// Returns one value.
     pub(crate) fn read(&self, metric: Metric) -> Option<f64> {
-        match metric {
-            Metric::CpuLoadPercent => self.cpu_load,
-            Metric::MemoryUsedPercent => self.memory_used,
-            Metric::MemoryPressure => self.memory_pressure,
-            Metric::DiskUsedPercent => self.disk_used,
-            Metric::ToolErrorRate
-            | Metric::PolicyViolations
-            | Metric::HighRiskCalls
-            | Metric::RefusedHighRiskCalls
-            | Metric::RepeatedValidationFailures
-            | Metric::ResourceExhaustion
-            | Metric::LedgerPressure => None,
-        }
+        self.0.iter().find(|(measured, _)| *measured == metric).map(|(_, value)| *value)
     }
 }
 
 /// Samples the machine in the background.
 pub(crate) struct BackgroundSampler {
-    /// Present while no sample is running.
-    probe: Option<SystemProbe>,
-    running: Option<JoinHandle<(SystemProbe, SystemSample)>>,
+    running: Option<JoinHandle<SystemSample>>,
     latest: Option<(Instant, SystemSample)>,
     folder: PathBuf,
 }
@@ -56,40 +37,26 @@ pub(crate) struct BackgroundSampler {
 impl BackgroundSampler {
     /// Creates a sampler for this machine and for the disk of this folder.
     pub(crate) fn new(folder: &Path) -> Self {
-        let folder = folder.to_owned();
-        BackgroundSampler {
-            probe: Some(SystemProbe { folder: folder.clone() }),
-            running: None,
-            latest: None,
-            folder,
-        }
+        BackgroundSampler { running: None, latest: None, folder: folder.to_owned() }
     }
 
     /// Starts a sample, unless one is still running.
-    pub(crate) fn start_sample(&mut self, wanted: &[Metric]) {
-        if wanted.is_empty() {
+    pub(crate) fn start_sample(&mut self, metrics: &[Metric]) {
+        if metrics.is_empty() || self.running.is_some() {
             return;
         }
-        let Some(instruments) = self.probe.take() else { return };
-        let wanted = wanted.to_vec();
-        self.running = Some(tokio::task::spawn_blocking(move || {
-            let sample = instruments.measure(&wanted);
-            (instruments, sample)
-        }));
+        let (folder, metrics) = (self.folder.clone(), metrics.to_vec());
+        self.running = Some(tokio::task::spawn_blocking(move || measure(&folder, &metrics)));
     }
 
     /// Returns when the running sample ends; never if there is none.
     pub(crate) async fn sample_finished(&mut self) {
-        let Some(looking) = &mut self.running else { return std::future::pending().await };
-        let seen = looking.await;
+        let Some(running) = &mut self.running else { return std::future::pending().await };
+        let sample = running.await;
         self.running = None;
-        match seen {
-            Ok((instruments, sample)) => {
-                self.probe = Some(instruments);
-                self.latest = Some((Instant::now(), sample));
-            }
-            // The task panicked and the probe was lost with it.
-            Err(_) => self.probe = Some(SystemProbe { folder: self.folder.clone() }),
+        // After a panic of the task, the previous sample stays until it is too old.
+        if let Ok(sample) = sample {
+            self.latest = Some((Instant::now(), sample));
         }
     }
 
@@ -99,42 +66,28 @@ impl BackgroundSampler {
     }
 }
 
-/// Takes the measurements, with the disk of one folder.
-struct SystemProbe {
-    folder: PathBuf,
-}
-
-impl SystemProbe {
-    fn measure(&self, wanted: &[Metric]) -> SystemSample {
-        let is_disk = |metric: &Metric| *metric == Metric::DiskUsedPercent;
-        let machine = match wanted.iter().all(is_disk) {
-            true => None,
-            false => SystemSampler::global().snapshot(FIRST_SNAPSHOT_TIMEOUT),
-        };
-        let machine = machine.as_deref();
-        let mut sample = SystemSample::default();
-        for metric in wanted {
-            match metric {
-                Metric::CpuLoadPercent => sample.cpu_load = machine.and_then(|seen| seen.cpu.total_percent),
-                Metric::MemoryUsedPercent => {
-                    sample.memory_used =
-                        machine.and_then(|seen| seen.memory).map(|memory| memory.used_percent);
-                }
-                Metric::MemoryPressure => {
-                    sample.memory_pressure = machine.and_then(|seen| seen.pressure.memory_level);
-                }
-                Metric::DiskUsedPercent => sample.disk_used = system_metrics::used_percent(&self.folder),
-                Metric::ToolErrorRate
-                | Metric::PolicyViolations
-                | Metric::HighRiskCalls
-                | Metric::RefusedHighRiskCalls
-                | Metric::RepeatedValidationFailures
-                | Metric::ResourceExhaustion
-                | Metric::LedgerPressure => {}
-            }
-        }
-        sample
-    }
+/// Measures these metrics, with the disk of this folder. Blocking.
+fn measure(folder: &Path, metrics: &[Metric]) -> SystemSample {
+    let is_disk = |metric: &Metric| *metric == Metric::DiskUsedPercent;
+    let machine = match metrics.iter().all(is_disk) {
+        true => None,
+        false => SystemSampler::global().snapshot(FIRST_SNAPSHOT_TIMEOUT),
+    };
+    let machine = machine.as_deref();
+    let value = |metric| match metric {
+        Metric::CpuLoadPercent => machine.and_then(|seen| seen.cpu.total_percent),
+        Metric::MemoryUsedPercent => machine.and_then(|seen| seen.memory).map(|memory| memory.used_percent),
+        Metric::MemoryPressure => machine.and_then(|seen| seen.pressure.memory_level),
+        Metric::DiskUsedPercent => system_metrics::used_percent(folder),
+        Metric::ToolErrorRate
+        | Metric::PolicyViolations
+        | Metric::HighRiskCalls
+        | Metric::RefusedHighRiskCalls
+        | Metric::RepeatedValidationFailures
+        | Metric::ResourceExhaustion
+        | Metric::LedgerPressure => None,
+    };
+    SystemSample(metrics.iter().filter_map(|metric| Some((*metric, value(*metric)?))).collect())
 }
 
 #[cfg(test)]
@@ -151,15 +104,31 @@ mod tests {
         sampler.start_sample(&[Metric::DiskUsedPercent]);
         sampler.sample_finished().await;
         let first = sampler.latest().unwrap().clone();
-        assert!(first.disk_used.is_some_and(|used| (0.0..=100.0).contains(&used)), "{first:?}");
-        assert_eq!((first.cpu_load, first.memory_used), (None, None), "they are not requested");
+        assert!(
+            first.read(Metric::DiskUsedPercent).is_some_and(|used| (0.0..=100.0).contains(&used)),
+            "{first:?}"
+        );
+        assert_eq!(
+            (first.read(Metric::CpuLoadPercent), first.read(Metric::MemoryUsedPercent)),
+            (None, None),
+            "they are not requested"
+        );
         sampler.start_sample(&[Metric::CpuLoadPercent, Metric::MemoryUsedPercent, Metric::MemoryPressure]);
         sampler.start_sample(&[Metric::DiskUsedPercent]);
         sampler.sample_finished().await;
         let second = sampler.latest().unwrap();
-        assert!(second.cpu_load.is_some_and(|load| (0.0..=100.0).contains(&load)), "{second:?}");
-        assert!(second.memory_used.is_some_and(|used| used > 0.0 && used < 100.0), "{second:?}");
-        assert!(second.memory_pressure.is_some_and(|level| [1.0, 2.0, 4.0].contains(&level)), "{second:?}");
-        assert_eq!(second.disk_used, None);
+        assert!(
+            second.read(Metric::CpuLoadPercent).is_some_and(|load| (0.0..=100.0).contains(&load)),
+            "{second:?}"
+        );
+        assert!(
+            second.read(Metric::MemoryUsedPercent).is_some_and(|used| used > 0.0 && used < 100.0),
+            "{second:?}"
+        );
+        assert!(
+            second.read(Metric::MemoryPressure).is_some_and(|level| [1.0, 2.0, 4.0].contains(&level)),
+            "{second:?}"
+        );
+        assert_eq!(second.read(Metric::DiskUsedPercent), None);
     }
 }

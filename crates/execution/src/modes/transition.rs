@@ -10,14 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use futures_util::FutureExt;
-use governance::files::RunningCalls;
 use governance::transitions::{ChangedBy, ModeTransition, is_human_edge, modes_settable_from};
 use ledger::entry::{ModeChange, NoteEntry};
 use ledger::{LedgerEntry, LedgerError};
-use registry::CacheScope;
 use serde_json::{Value, json};
 use telemetry::{TelemetryEvent, emit, redact};
-use tool::{Caller, Mode, ToolDefinition};
+use tool::{Caller, Mode};
 
 use crate::layer::ToolExecutionLayer;
 use crate::modes::{ModeChangeResult, ModeError};
@@ -122,8 +120,8 @@ impl ToolExecutionLayer {
 
     /// Applies one change at a time, so that the last recorded mode is the current one.
     async fn apply_mode_change(&self, wish: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
-        let _turn = self.mode_lock.lock().await;
-        let (from, to) = (self.mode.get(), wish.to);
+        let _turn = self.modes.lock.lock().await;
+        let (from, to) = (self.current.mode.get(), wish.to);
         if from == to || wish.from.is_some_and(|expected| expected != from) {
             return Ok(ModeChangeResult { previous: from, recorded: true });
         }
@@ -153,28 +151,14 @@ impl ToolExecutionLayer {
 
     /// Puts a mode into effect, also for waiting and running calls.
     fn enter_mode(&self, change: &ModeChange, by: ChangedBy) {
-        self.mode.set(change);
-        self.mode_watch.machine().enter(change.to, self.mode_watch.now(), by);
-        self.limits.set_capacity(self.max_running_calls());
-        self.policy_changes.send_modify(|changes| *changes += 1);
-        self.stop_forbidden_calls();
-        self.mode_watch.wake();
-    }
-
-    /// Stops running calls that the current mode forbids, if the policy cancels running calls in this mode,
-    /// and releases what tools keep for further calls. A call that would now require approval continues,
-    /// because it required none when it was started.
-    pub(crate) fn stop_forbidden_calls(&self) {
-        let (snapshot, mode) = (self.snapshot.load(), self.mode.get());
-        let is_forbidden = |definition: &ToolDefinition| !snapshot.policy.may_run(definition, mode);
-        match snapshot.policy.running_calls(mode) {
-            RunningCalls::Finish => snapshot.release_resources(CacheScope::All, is_forbidden),
-            // If calls are cancelled, no tool keeps anything from before.
-            RunningCalls::Cancel => {
-                self.active_calls.stop_forbidden(is_forbidden);
-                snapshot.release_resources(CacheScope::All, |_| true);
-            }
-        }
+        self.current.mode.set(change);
+        // Before waiting calls are judged again.
+        self.end_recording(&format!("the mode changed to {}", change.to));
+        self.modes.watch.machine().enter(change.to, self.modes.watch.now(), by);
+        self.capacity.limits.set_capacity(self.current.max_running_calls());
+        self.current.changes.send_modify(|changes| *changes += 1);
+        self.current.stop_forbidden_calls(&self.active_calls);
+        self.modes.watch.wake();
     }
 
     async fn record_or_defer(&self, change: ModeChange) -> bool {
@@ -182,7 +166,7 @@ impl ToolExecutionLayer {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, to = %change.to, "the mode is in effect, but could not be recorded yet");
-                self.unrecorded_mode_changes.lock().push(change);
+                self.modes.unrecorded.lock().push(change);
                 false
             }
         }
@@ -191,28 +175,28 @@ impl ToolExecutionLayer {
     /// Writes a change to disk, after the deferred ones.
     async fn record_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
         self.write_deferred_modes().await?;
-        self.ledger.append_durably(&LedgerEntry::Mode(change)).await.map(|_| ())
+        self.recorder.ledger.append_durably(&LedgerEntry::Mode(change)).await.map(|_| ())
     }
 
     /// Like `record_mode`, for a stricter mode: it also uses the space that the ledger reserves on a full
     /// disk.
     async fn record_stricter_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
         self.write_deferred_modes().await?;
-        self.ledger.append_final(&LedgerEntry::Mode(change)).await.map(|_| ())
+        self.recorder.ledger.append_final(&LedgerEntry::Mode(change)).await.map(|_| ())
     }
 
     async fn write_deferred_modes(&self) -> Result<(), LedgerError> {
-        let owed = self.unrecorded_mode_changes.lock().clone();
+        let owed = self.modes.unrecorded.lock().clone();
         for change in owed {
-            self.ledger.append_final(&LedgerEntry::Mode(change)).await?;
-            self.unrecorded_mode_changes.lock().remove(0);
+            self.recorder.ledger.append_final(&LedgerEntry::Mode(change)).await?;
+            self.modes.unrecorded.lock().remove(0);
         }
         Ok(())
     }
 
     /// Records the deferred changes after the ledger has become available again.
     pub(crate) async fn record_deferred_modes(&self) {
-        let _turn = self.mode_lock.lock().await;
+        let _turn = self.modes.lock.lock().await;
         if let Err(error) = self.write_deferred_modes().await {
             tracing::error!(%error, "a mode change is still not recorded");
         }
@@ -224,7 +208,7 @@ impl ToolExecutionLayer {
         tracing::warn!(%from, %to, reason, "mode_change_proposed: `sinew mode set {to}` confirms it");
         let data = json!({"from": from, "to": to, "sensors": transition.sensors()});
         let note = NoteEntry { about: "mode_proposal".to_owned(), text: reason, data };
-        if let Err(error) = self.ledger.append(&LedgerEntry::Note(note)) {
+        if let Err(error) = self.recorder.ledger.append(&LedgerEntry::Note(note)) {
             tracing::error!(%error, "a mode change proposal could not be recorded");
         }
     }

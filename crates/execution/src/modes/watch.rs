@@ -6,6 +6,8 @@
 mod call_events;
 mod event_counters;
 mod history;
+#[cfg(test)]
+mod ordinary_week;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -18,13 +20,13 @@ use ledger::{LedgerState, SizeLimitPressure};
 use telemetry::{TelemetryEvent, emit, metrics};
 use tokio::sync::Notify;
 use tool::Mode;
+use tool::caller::CallerKey;
 
 use crate::layer::ToolExecutionLayer;
 use crate::modes::ModeChangeResult;
 use crate::modes::system_sampling::{BackgroundSampler, SystemSample};
 use crate::modes::transition::ModeChangeRequest;
 use crate::suspension::{EventSource, MAX_SUSPENDED};
-use crate::throttle::CallerKey;
 
 use event_counters::{CountedEvent, EventCounters};
 
@@ -164,10 +166,10 @@ impl ToolExecutionLayer {
     /// Runs until it is dropped. `folder` is on the disk that the rules watch, the one with the ledger.
     pub async fn watch(self: &Arc<Self>, folder: &Path) -> std::convert::Infallible {
         self.restore_counters().await;
-        let mut ledger = self.ledger.watch();
-        let mut pressure = self.ledger.watch_pressure();
+        let mut ledger = self.recorder.ledger.watch();
+        let mut pressure = self.recorder.ledger.watch_pressure();
         let mut reported = SizeLimitPressure {
-            removed_segments: self.ledger.health().removed.under_pressure,
+            removed_segments: self.recorder.ledger.health().removed.under_pressure,
             reads_refused: false,
         };
         let mut sampler = BackgroundSampler::new(folder);
@@ -175,7 +177,7 @@ impl ToolExecutionLayer {
         loop {
             let paced = self.needs_sampling();
             tokio::select! {
-                () = self.mode_watch.notify.notified() => tokio::time::sleep(MIN_EVALUATION_INTERVAL).await,
+                () = self.modes.watch.notify.notified() => tokio::time::sleep(MIN_EVALUATION_INTERVAL).await,
                 () = tokio::time::sleep_until(next_look.into()), if paced => {
                     next_look = Instant::now() + SAMPLE_PERIOD;
                     sampler.start_sample(&self.sampled_metrics());
@@ -187,7 +189,7 @@ impl ToolExecutionLayer {
                     self.report_pressure(reported, now);
                     reported = now;
                 }
-                () = self.bookkeeping.due() => self.write_ended_groups(),
+                () = self.recorder.bookkeeping.due() => self.recorder.write_ended_groups(),
             }
             self.apply_mode_rules(sampler.latest()).await;
         }
@@ -195,13 +197,13 @@ impl ToolExecutionLayer {
 
     /// Returns true if a rule can become true without a call ending.
     fn needs_sampling(&self) -> bool {
-        !self.sampled_metrics().is_empty() || self.mode_watch.machine().can_fire_by_time()
+        !self.sampled_metrics().is_empty() || self.modes.watch.machine().can_fire_by_time()
     }
 
     /// Metrics that must be sampled in this mode.
     fn sampled_metrics(&self) -> Vec<governance::files::Metric> {
-        let machine = self.mode_watch.machine();
-        if !self.snapshot.load().policy.is_monitored(machine.mode()) {
+        let machine = self.modes.watch.machine();
+        if !self.current.snapshot.load().policy.is_monitored(machine.mode()) {
             return Vec::new();
         }
         machine.required_metrics().filter(|need| need.window.is_none()).map(|need| need.metric).collect()
@@ -209,20 +211,20 @@ impl ToolExecutionLayer {
 
     async fn on_ledger_state(&self, state: &LedgerState) {
         // The number of lost records is known once the ledger is ready again.
-        metrics::set_lost_records(self.ledger.health().lost_records);
+        metrics::set_lost_records(self.recorder.ledger.health().lost_records);
         match state {
             LedgerState::Ready => self.record_deferred_modes().await,
-            LedgerState::Unavailable { .. } => self.mode_watch.count(CountedEvent::Exhaustion, None),
+            LedgerState::Unavailable { .. } => self.modes.watch.count(CountedEvent::Exhaustion, None),
             LedgerState::Closed => {}
         }
     }
 
     /// Raises the alarm where the ledger's size limit removed young records or began to refuse reads.
     fn report_pressure(&self, before: SizeLimitPressure, now: SizeLimitPressure) {
-        self.bookkeeping.set_closed(now.reads_refused);
+        self.recorder.bookkeeping.set_closed(now.reads_refused);
         let removed = now.removed_segments.saturating_sub(before.removed_segments);
-        let health = self.ledger.health();
-        let (bytes, max_bytes) = (health.bytes, self.ledger.max_bytes().unwrap_or_default());
+        let health = self.recorder.ledger.health();
+        let (bytes, max_bytes) = (health.bytes, self.recorder.ledger.max_bytes().unwrap_or_default());
         if removed > 0 || (now.reads_refused && !before.reads_refused) {
             let reads_refused = now.reads_refused;
             emit(TelemetryEvent::LedgerPressure {
@@ -233,14 +235,14 @@ impl ToolExecutionLayer {
             });
         }
         if removed > 0 {
-            self.mode_watch.count(CountedEvent::LedgerPressure, None);
+            self.modes.watch.count(CountedEvent::LedgerPressure, None);
         }
     }
 
     /// Changes the mode if a rule requires it, or suspends the caller that alone caused this. A change that fails is attempted again at the next evaluation.
     pub(crate) async fn apply_mode_rules(self: &Arc<Self>, sample: Option<&SystemSample>) {
         let max_suspensions = MAX_SUSPENDED.saturating_sub(self.suspensions.len());
-        let RuleEvaluation { suspended, action } = self.mode_watch.evaluate(sample, max_suspensions);
+        let RuleEvaluation { suspended, action } = self.modes.watch.evaluate(sample, max_suspensions);
         suspended.into_iter().for_each(|(source, reason)| self.suspend_caller(source, reason));
         match action {
             Some(TransitionAction::Change(transition)) => {

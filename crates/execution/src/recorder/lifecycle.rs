@@ -5,7 +5,8 @@ use ledger::{LedgerEntry, LedgerError};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::layer::ToolExecutionLayer;
+use super::Recorder;
+use crate::current_policy::CurrentPolicy;
 
 /// Result of comparing the configuration files with the accepted configuration at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -23,24 +24,31 @@ pub enum StartConfiguration {
     Unknown,
 }
 
-/// Records a start of the daemon.
-pub(crate) fn record_start(
-    layer: &ToolExecutionLayer,
-    configuration: StartConfiguration,
-) -> Result<(), LedgerError> {
-    let data = json!({
-        "configuration": configuration,
-        "policy_hash": layer.snapshot.load().policy.hash(),
-        "mode": layer.mode(),
-        "recovered_in_us": u64::try_from(layer.ledger.health().recovery_duration.as_micros()).unwrap_or(u64::MAX),
-    });
-    let start = DaemonStart { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id(), data };
-    layer.ledger.append(&LedgerEntry::Start(start)).map(|_| ())
-}
+impl Recorder {
+    /// Records a start of the daemon with the policy and the mode in effect.
+    pub(crate) fn record_start(
+        &self,
+        current: &CurrentPolicy,
+        configuration: StartConfiguration,
+    ) -> Result<(), LedgerError> {
+        let data = json!({
+            "configuration": configuration,
+            "policy_hash": current.snapshot.load().policy.hash(),
+            "mode": current.mode.get(),
+            "recovered_in_us": u64::try_from(self.ledger.health().recovery_duration.as_micros()).unwrap_or(u64::MAX),
+        });
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let start = DaemonStart { version, pid: std::process::id(), data };
+        self.ledger.append(&LedgerEntry::Start(start)).map(|_| ())
+    }
 
-/// Records a clean stop, if the ledger can still be written.
-pub(crate) fn record_stop(layer: &ToolExecutionLayer, reason: &str) {
-    if let Err(error) = layer.ledger.append(&LedgerEntry::Stop(DaemonStop { reason: reason.to_owned() })) {
-        tracing::error!(%error, "the stop could not be recorded");
+    /// Writes the open counts of repetitive records, records a clean stop and closes the ledger. Blocking.
+    pub(crate) fn close(&self, reason: &str) {
+        self.write_all_groups();
+        let stop = LedgerEntry::Stop(DaemonStop { reason: reason.to_owned() });
+        if let Err(error) = self.ledger.append(&stop) {
+            tracing::error!(%error, "the stop could not be recorded");
+        }
+        self.ledger.close();
     }
 }

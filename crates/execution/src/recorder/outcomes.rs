@@ -5,125 +5,166 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ledger::entry::{OutcomeFacts, RecordedOutcome};
-use ledger::{CallHeader, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
+use ledger::{CallHeader, Ledger, LedgerEntry, LedgerError, LedgerOutcome, OutcomeStatus, RecordedEffect};
 use registry::RecordedPermit;
 use telemetry::{Stage, TelemetryEvent, emit, metrics};
 use tool::result::{FailedOutcome, ResultMetadata};
 use tool::text::SharedText;
 use tool::{Failure, FailureKind, Refusal, RefusalCode, ToolResult};
 
-use super::{effect, metadata, record_refusal, redacted, stages, subject};
+use super::{Recorder, effect, ledger_unavailable, metadata, redacted, stages, subject};
 use crate::ConfigSnapshot;
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::limits::CallLimits;
 use crate::nudge;
-use crate::pipeline::{BoundedOutput, ExecutionEnd};
+use crate::pipeline::{BoundedOutput, ExecutionEnd, PipelineHalt};
 
-/// Records the outcome of a call and returns its result.
-pub(crate) fn record_outcome(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    order: &RecordedPermit,
-    end: ExecutionEnd,
-) -> ToolResult {
-    let definition = Arc::clone(order.value().call().definition());
-    let mut cached_from = None;
-    let (end, started, attempts) = match end {
-        ExecutionEnd::Ran { result: end, attempts } => {
-            layer.count_ended(call, &definition, &end);
-            (end, ToolStart::Yes(effect(&definition)), attempts)
-        }
-        ExecutionEnd::Cached { from, result } => {
-            cached_from = Some(from);
-            (Ok(result), ToolStart::No, 0)
-        }
-        ExecutionEnd::NotStarted(failure) => (Err(failure), ToolStart::No, 0),
-    };
-    // Measured before the outcome is recorded: the time for that belongs to the ledger, not to the call.
-    let latency = call.started.elapsed();
-    let facts = OutcomeFacts {
-        stages: stages(call),
-        attempts: (attempts > 1).then_some(attempts),
-        undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
-        cached_from,
-    };
-    let outcome = LedgerOutcome { facts, ..outcome(layer, latency, started, &end) };
-    let concluded = {
-        let _timing = call.span.stage(Stage::RecordOutcome);
-        layer.ledger.conclude(order, outcome)
-    };
-    call.mark_outcome_recorded();
-    let latency_ms = call.latency_ms();
-    let (end, recorded) = match concluded {
-        Ok(receipt) => (end, receipt.seq().is_some()),
-        Err(error) => (Err(unrecorded_failure(&end, &error)), false),
-    };
-    let name = definition.name().as_str();
-    let cached = cached_from.is_some();
-    let metadata = ResultMetadata {
-        recorded,
-        cached,
-        definition_hash: Some(definition.shared_hash()),
-        remaining: order.value().remaining_calls(layer.limits.counts(&call.caller_key, definition.name())),
-        ..metadata(call)
-    };
-    match end {
-        Ok(BoundedOutput { output: done, canonical }) => {
-            layer.tally.done.fetch_add(1, Ordering::Relaxed);
-            let output_bytes = canonical.len() as u64;
-            let call = subject(call, name);
-            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached });
-            if let Some(cut) = &done.truncated {
-                metrics::record_truncation(definition.name(), cut);
+impl Recorder {
+    /// Records the outcome of a call and returns its result. A read whose only record cannot be written is
+    /// refused: its result must not leave the daemon.
+    pub(crate) fn record_outcome(
+        &self,
+        limits: &CallLimits,
+        call: &PipelineCall,
+        recorded_permit: &RecordedPermit,
+        end: ExecutionEnd,
+    ) -> Result<ToolResult, PipelineHalt> {
+        let definition = Arc::clone(recorded_permit.value().call().definition());
+        let mut cached_from = None;
+        let (end, started, attempts) = match end {
+            ExecutionEnd::Ran { result: end, attempts } => {
+                self.mode_watch.count_ended(call, &definition, &end);
+                (end, ToolStart::Yes(effect(&definition)), attempts)
             }
-            ToolResult::done(name, done, metadata, latency_ms).with_model_text(definition.model_text())
-        }
-        Err(failure) => {
-            let outcome = match status_of(&failure, started) {
-                OutcomeStatus::Unknown => Some(FailedOutcome::Unknown),
-                OutcomeStatus::NotStarted => Some(FailedOutcome::NotStarted),
-                OutcomeStatus::Done | OutcomeStatus::Failed => None,
-            };
-            let failure = nudge::with_example(call, subject(call, name), &definition, failure);
-            let mut result = failed(layer, call, name, failure, metadata);
-            if let Some(report) = &mut result.metadata.failure {
-                report.outcome = outcome;
+            ExecutionEnd::Cached { from, result } => {
+                cached_from = Some(from);
+                (Ok(result), ToolStart::No, 0)
             }
-            result.with_model_text(definition.model_text())
+            ExecutionEnd::NotStarted(failure) => (Err(failure), ToolStart::No, 0),
+        };
+        // Measured before the outcome is recorded: the time for that belongs to the ledger, not to the call.
+        let latency = call.started.elapsed();
+        let facts = OutcomeFacts {
+            stages: stages(call),
+            attempts: (attempts > 1).then_some(attempts),
+            undoable: end.as_ref().is_ok_and(|done| done.output.undoable).then_some(true),
+            cached_from,
+        };
+        let outcome = LedgerOutcome { facts, ..outcome(&self.ledger, latency, started, &end) };
+        let concluded = {
+            let _timing = call.span.stage(Stage::RecordOutcome);
+            self.ledger.conclude(recorded_permit, outcome)
+        };
+        if let (Err(error), None) = (&concluded, recorded_permit.receipt()) {
+            return Err(ledger_unavailable(&call.tool_name, error).into());
+        }
+        call.mark_decision_recorded();
+        call.mark_outcome_recorded();
+        let latency_ms = call.latency_ms();
+        let (end, recorded) = match concluded {
+            Ok(receipt) => (end, receipt.seq().is_some()),
+            Err(error) => (Err(unrecorded_failure(&end, &error)), false),
+        };
+        let name = definition.name().as_str();
+        let cached = cached_from.is_some();
+        let metadata = ResultMetadata {
+            recorded,
+            cached,
+            definition_hash: Some(definition.shared_hash()),
+            remaining: recorded_permit
+                .value()
+                .remaining_calls(limits.counts(&call.caller_key, definition.name())),
+            ..metadata(call)
+        };
+        match end {
+            Ok(BoundedOutput { output: done, canonical }) => {
+                self.tally.done.fetch_add(1, Ordering::Relaxed);
+                let output_bytes = canonical.len() as u64;
+                let call = subject(call, name);
+                emit(TelemetryEvent::ToolCallCompleted { call, latency_ms, output_bytes, cached });
+                if let Some(cut) = &done.truncated {
+                    metrics::record_truncation(definition.name(), cut);
+                }
+                let result = ToolResult::done(name, done, metadata, latency_ms);
+                Ok(result.with_model_text(definition.model_text()))
+            }
+            Err(failure) => {
+                let outcome = match status_of(&failure, started) {
+                    OutcomeStatus::Unknown => Some(FailedOutcome::Unknown),
+                    OutcomeStatus::NotStarted => Some(FailedOutcome::NotStarted),
+                    OutcomeStatus::Done | OutcomeStatus::Failed => None,
+                };
+                let failure = nudge::with_example(call, subject(call, name), &definition, failure);
+                let mut result = self.failed(call, name, failure, metadata);
+                if let Some(report) = &mut result.metadata.failure {
+                    report.outcome = outcome;
+                }
+                Ok(result.with_model_text(definition.model_text()))
+            }
         }
     }
-}
 
-/// Records that a decided call was not started because the mode or the rules changed. The call then runs
-/// through the pipeline again.
-pub(crate) fn record_not_started(layer: &ToolExecutionLayer, call: &PipelineCall, order: &RecordedPermit) {
-    let outcome = LedgerOutcome {
-        failure: Some(FailureKind::Cancelled),
-        message: Some(
-            "the mode or the rules changed before the tool was started; the call is judged again".to_owned(),
-        ),
-        facts: OutcomeFacts { stages: stages(call), ..OutcomeFacts::default() },
-        ..LedgerOutcome::new(OutcomeStatus::NotStarted, call.started.elapsed())
-    };
-    // If this cannot be written, the next decision cannot be written either, and the call is refused for
-    // that.
-    if let Err(error) = layer.ledger.conclude(order, outcome) {
-        tracing::error!(%error, "a call was not started, but that could not be recorded");
+    /// Records that a decided call was not started because the mode or the rules changed. The call then runs
+    /// through the pipeline again.
+    pub(crate) fn record_not_started(&self, call: &PipelineCall, recorded_permit: &RecordedPermit) {
+        let outcome = LedgerOutcome {
+            failure: Some(FailureKind::Cancelled),
+            message: Some(
+                "the mode or the rules changed before the tool was started; the call is judged again"
+                    .to_owned(),
+            ),
+            facts: OutcomeFacts { stages: stages(call), ..OutcomeFacts::default() },
+            ..LedgerOutcome::new(OutcomeStatus::NotStarted, call.started.elapsed())
+        };
+        // If this cannot be written, the next decision cannot be written either, and the call is refused for
+        // that.
+        if let Err(error) = self.ledger.conclude(recorded_permit, outcome) {
+            tracing::error!(%error, "a call was not started, but that could not be recorded");
+        }
     }
-}
 
-fn failed(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    name: &str,
-    failure: Failure,
-    metadata: ResultMetadata,
-) -> ToolResult {
-    layer.tally.failed.fetch_add(1, Ordering::Relaxed);
-    let (kind, fault, error) = (failure.kind, failure.fault(), failure.message.as_str());
-    let latency_ms = call.latency_ms();
-    emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, fault, error, latency_ms });
-    ToolResult::failed(name, failure, metadata, latency_ms)
+    fn failed(
+        &self,
+        call: &PipelineCall,
+        name: &str,
+        failure: Failure,
+        metadata: ResultMetadata,
+    ) -> ToolResult {
+        self.tally.failed.fetch_add(1, Ordering::Relaxed);
+        let (kind, fault, error) = (failure.kind, failure.fault(), failure.message.as_str());
+        let latency_ms = call.latency_ms();
+        emit(TelemetryEvent::ToolCallFailed { call: subject(call, name), kind, fault, error, latency_ms });
+        ToolResult::failed(name, failure, metadata, latency_ms)
+    }
+
+    /// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
+    /// An outcome that is already recorded stays the only one.
+    pub(crate) fn record_crash(&self, call: &PipelineCall) -> ToolResult {
+        let failure = internal_fault();
+        if !call.is_decision_recorded() {
+            let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, failure.message);
+            return self.record_refusal(
+                call,
+                refusal
+                    .with_detail("internal_fault")
+                    .with_hint("nothing was run; see the daemon log for details"),
+            );
+        }
+        if call.is_outcome_recorded() {
+            return self.failed(call, &call.tool_name, failure, metadata(call));
+        }
+        let outcome = LedgerOutcome {
+            failure: Some(failure.kind),
+            message: Some(failure.message.clone()),
+            ..LedgerOutcome::new(OutcomeStatus::Unknown, call.started.elapsed())
+        };
+        let concluded = RecordedOutcome { call: call.ledger_call(&call.tool_name), outcome };
+        let (failure, recorded) = match self.ledger.append(&LedgerEntry::Outcome(concluded)) {
+            Ok(_) => (failure, true),
+            Err(error) => (unrecorded_failure::<()>(&Err(failure), &error), false),
+        };
+        self.failed(call, &call.tool_name, failure, ResultMetadata { recorded, ..metadata(call) })
+    }
 }
 
 /// Start state of the tool, with the effect it could have.
@@ -134,14 +175,14 @@ enum ToolStart {
 }
 
 fn outcome(
-    layer: &ToolExecutionLayer,
+    ledger: &Ledger,
     latency: Duration,
     started: ToolStart,
     end: &Result<BoundedOutput, Failure>,
 ) -> LedgerOutcome {
     match end {
         Ok(BoundedOutput { output: done, canonical }) => LedgerOutcome {
-            output_digest: Some(layer.ledger.keyed_digest(canonical)),
+            output_digest: Some(ledger.keyed_digest(canonical)),
             files_touched: done.files_touched.iter().map(|name| redacted(name)).collect(),
             truncated: done.truncated.clone(),
             usage: done.usage,
@@ -176,36 +217,6 @@ fn unrecorded_failure<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failu
     let what = if end.is_ok() { "succeeded" } else { "failed" };
     Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
         .with_hint("its effect may have happened; check before trying again")
-}
-
-/// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
-/// An outcome that is already recorded stays the only one.
-pub(crate) fn record_crash(layer: &ToolExecutionLayer, call: &PipelineCall) -> ToolResult {
-    let failure = internal_fault();
-    if !call.is_decision_recorded() {
-        let refusal = Refusal::new(&call.tool_name, RefusalCode::ResourceExhausted, failure.message);
-        return record_refusal(
-            layer,
-            call,
-            refusal
-                .with_detail("internal_fault")
-                .with_hint("nothing was run; see the daemon log for details"),
-        );
-    }
-    if call.is_outcome_recorded() {
-        return failed(layer, call, &call.tool_name, failure, metadata(call));
-    }
-    let outcome = LedgerOutcome {
-        failure: Some(failure.kind),
-        message: Some(failure.message.clone()),
-        ..LedgerOutcome::new(OutcomeStatus::Unknown, call.started.elapsed())
-    };
-    let concluded = RecordedOutcome { call: call.ledger_call(&call.tool_name), outcome };
-    let (failure, recorded) = match layer.ledger.append(&LedgerEntry::Outcome(concluded)) {
-        Ok(_) => (failure, true),
-        Err(error) => (unrecorded_failure::<()>(&Err(failure), &error), false),
-    };
-    failed(layer, call, &call.tool_name, failure, ResultMetadata { recorded, ..metadata(call) })
 }
 
 /// Data for the result of a call whose recording panicked. It is copied from the call beforehand and

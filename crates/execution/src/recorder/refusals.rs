@@ -9,63 +9,51 @@ use telemetry::{TelemetryEvent, emit, redact};
 use tool::result::ResultMetadata;
 use tool::{Refusal, RefusalCode, ToolResult};
 
-use super::{metadata, redacted, stages, subject};
+use super::{Recorder, metadata, redacted, stages, subject};
 use crate::bookkeeping::{Form, Kind, size_of};
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
 
-/// Records a refusal and returns the result of the call.
-pub(crate) fn record_refusal(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    refusal: Refusal,
-) -> ToolResult {
-    let kind = Kind::Refusal(refusal.code);
-    record_as(layer, call, refusal, kind)
-}
-
-/// Like `record_refusal`, for a message that is not a call. The kind is not derived from the name of the tool,
-/// which the caller chooses.
-pub(crate) fn record_malformed(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    refusal: Refusal,
-) -> ToolResult {
-    record_as(layer, call, refusal, Kind::Malformed)
-}
-
-fn record_as(
-    layer: &ToolExecutionLayer,
-    call: &PipelineCall,
-    mut refusal: Refusal,
-    kind: Kind,
-) -> ToolResult {
-    refusal.trace_id = Some(call.header.trace.trace_id.to_string());
-    let entry = LedgerEntry::Refusal(RecordedRefusal {
-        call: call.ledger_call(&refusal.tool),
-        code: refusal.code,
-        detail: refusal.detail.clone(),
-        reason: recorded_reason(&refusal),
-        rule: refusal.rule.clone(),
-        policy_hash: Some(call.snapshot.policy.hash().to_owned()),
-        arguments_digest: Some(call.arguments_digest.to_string()),
-        latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
-        facts: facts(call),
-    });
-    let form = layer.bookkeeping.form(&call.header.caller, kind, size_of(&entry));
-    let written = match form {
-        Form::Full => layer.ledger.append(&entry).map(|_| true),
-        Form::Counted => Ok(false),
-    };
-    let recorded = matches!(written, Ok(true));
-    if let Err(error) = written {
-        refusal = *ledger_unavailable(&call.tool_name, &error);
-        refusal.trace_id = Some(call.header.trace.trace_id.to_string());
+impl Recorder {
+    /// Records a refusal and returns the result of the call.
+    pub(crate) fn record_refusal(&self, call: &PipelineCall, refusal: Refusal) -> ToolResult {
+        let kind = Kind::Refusal(refusal.code);
+        self.record_as(call, refusal, kind)
     }
-    layer.tally.refused.fetch_add(1, Ordering::Relaxed);
-    layer.count_refused(call, &refusal);
-    announce_refusal(call, &refusal);
-    ToolResult::refused(refusal, ResultMetadata { recorded, ..metadata(call) }, call.latency_ms())
+
+    /// Like `record_refusal`, for a message that is not a call. The kind is not derived from the name of the tool,
+    /// which the caller chooses.
+    pub(crate) fn record_malformed(&self, call: &PipelineCall, refusal: Refusal) -> ToolResult {
+        self.record_as(call, refusal, Kind::Malformed)
+    }
+
+    fn record_as(&self, call: &PipelineCall, mut refusal: Refusal, kind: Kind) -> ToolResult {
+        refusal.trace_id = Some(call.header.trace.trace_id.to_string());
+        let entry = LedgerEntry::Refusal(RecordedRefusal {
+            call: call.ledger_call(&refusal.tool),
+            code: refusal.code,
+            detail: refusal.detail.clone(),
+            reason: recorded_reason(&refusal),
+            rule: refusal.rule.clone(),
+            policy_hash: Some(call.snapshot.policy.hash().to_owned()),
+            arguments_digest: Some(call.arguments_digest.to_string()),
+            latency_us: u64::try_from(call.started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            facts: facts(call),
+        });
+        let form = self.bookkeeping.form(&call.header.caller, kind, size_of(&entry));
+        let written = match form {
+            Form::Full => self.ledger.append(&entry).map(|_| true),
+            Form::Counted => Ok(false),
+        };
+        let recorded = matches!(written, Ok(true));
+        if let Err(error) = written {
+            refusal = *ledger_unavailable(&call.tool_name, &error);
+            refusal.trace_id = Some(call.header.trace.trace_id.to_string());
+        }
+        self.tally.refused.fetch_add(1, Ordering::Relaxed);
+        self.mode_watch.count_refused(call, &refusal);
+        announce_refusal(call, &refusal);
+        ToolResult::refused(refusal, ResultMetadata { recorded, ..metadata(call) }, call.latency_ms())
+    }
 }
 
 fn facts(call: &PipelineCall) -> Value {

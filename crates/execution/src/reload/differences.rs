@@ -6,7 +6,7 @@ use std::path::Path;
 
 use governance::{Workspace, WorkspaceAccess};
 use guardrail::{CuratedChange, CuratedGuardrails, RequirementChange};
-use policy_tools::{PolicyDifference, PolicyEffect, compare_policies};
+use policy_tools::{PolicyDifference, PolicyEffect, compare_policies, compare_projects};
 use tool::text::{escape_invisible_line, shorten};
 use tool::{ToolDefinition, canonical};
 
@@ -17,18 +17,51 @@ use crate::host::Host;
 /// Maximum length of a manifest's description of its program in a report. The manifest has the whole text.
 const MAX_DESCRIPTION_LEN: usize = 400;
 
+/// Part of a snapshot that is compared on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SnapshotPart {
+    /// Policy files and project policies.
+    Policy,
+    /// Tools and their servers.
+    Tools,
+    /// Keys that tools send.
+    Keys,
+    /// Folders of the callers.
+    Workspaces,
+    /// Curated map.
+    Guardrails,
+    /// Tables of host programs.
+    Hosts,
+    /// Setting outside the snapshot.
+    Settings,
+}
+
+/// Difference, and the part of the snapshot that it is in.
+pub(super) type PartDifference = (SnapshotPart, PolicyDifference);
+
 /// Returns all differences.
-pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
-    let mut found = compare_policies(&old.policy, &new.policy, definitions(old, new));
-    found.extend(tool_differences(old, new));
-    found.extend(server_differences(old, new));
-    found.extend(workspace_differences(old, new));
-    found.extend(key_differences(&old.keys, &new.keys));
-    found.extend(curated_map_differences(&old.curated, &new.curated));
+pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PartDifference> {
+    let definitions = definitions(old, new);
+    let projects = compare_projects(&old.policy, &new.policy, &new.workspaces, &definitions);
+    let mut policy = compare_policies(&old.policy, &new.policy, definitions);
+    // The hash of a policy covers its projects, whose differences are listed on their own.
+    policy.retain(|change| change.effect != PolicyEffect::Neutral || projects.is_empty());
+    policy.extend(projects);
+    let mut tools = tool_differences(old, new);
+    tools.extend(server_differences(old, new));
+    let mut hosts = Vec::new();
     if host_fingerprints(old) != host_fingerprints(new) {
-        found.push(difference(PolicyEffect::Loosens, "the host tables changed".to_owned()));
+        hosts.push(difference(PolicyEffect::Loosens, "the host tables changed".to_owned()));
     }
-    found
+    let parts = [
+        (SnapshotPart::Policy, policy),
+        (SnapshotPart::Tools, tools),
+        (SnapshotPart::Keys, key_differences(&old.keys, &new.keys)),
+        (SnapshotPart::Workspaces, workspace_differences(old, new)),
+        (SnapshotPart::Guardrails, curated_map_differences(&old.curated, &new.curated)),
+        (SnapshotPart::Hosts, hosts),
+    ];
+    parts.into_iter().flat_map(|(part, list)| list.into_iter().map(move |found| (part, found))).collect()
 }
 
 /// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
@@ -146,8 +179,8 @@ fn key_differences(
 /// Tools of both snapshots, each once, with the new definition first.
 fn definitions<'a>(old: &'a ConfigSnapshot, new: &'a ConfigSnapshot) -> Vec<&'a ToolDefinition> {
     let all = |snapshot: &'a ConfigSnapshot| {
-        let ours = snapshot.registry.all_versions().map(|tool| tool.definition());
-        ours.chain(snapshot.hosts.iter().flat_map(Host::definitions)).map(AsRef::as_ref)
+        let ours = snapshot.registry.all_versions().map(|tool| tool.definition().as_ref());
+        ours.chain(snapshot.hosts.iter().flat_map(|host| host.judged_definitions(&snapshot.policy)))
     };
     let mut found: Vec<&ToolDefinition> = Vec::new();
     for definition in all(new).chain(all(old)) {

@@ -68,7 +68,7 @@ fn shorten_with_note(text: &str) -> String {
     }
 }
 
-/// Changes of the annotations. A missing hint has its unsafe default.
+/// Changes of the annotations. A missing hint has the default of MCP, which is the unsafe value.
 fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
     let reported_text = |value: &Value, key: &str, unsaid: bool| {
         value.pointer(&format!("/annotations/{key}")).and_then(Value::as_bool).unwrap_or(unsaid)

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tool::{Category, Failure, FailureKind, Mode, RefusalCode};
 
 use super::{LayerBench, caller, ready_output, records, request};
-use crate::throttle::CallerKey;
 use crate::{CallRequest, ExplainedVerdict, ExplanationAudience, ToolExecutionLayer};
 
 /// Layer with a read-only tool and a writing tool, and a counter of their runs.
@@ -195,7 +194,7 @@ async fn explaining_another_mode_reveals_no_file_to_an_agent() {
 async fn explanation_that_cannot_be_recorded_is_refused() {
     let (layer, _folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
-    layer.ledger.close();
+    layer.recorder.ledger.close();
     let pending = [guess_request("right"), guess_request("wrong")]
         .map(|guess| layer.explain(guess, None, ExplanationAudience::Caller));
     for explanation in futures_util::future::join_all(pending).await {
@@ -209,7 +208,7 @@ async fn flood_of_guesses_is_rate_limited_like_refusals() {
     let (layer, folder) = edit_layer();
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let guess = || layer.explain(guess_request("wrong"), None, ExplanationAudience::Caller);
-    while layer.throttle.admit_refusal(CallerKey::of(&caller()), Instant::now()).is_ok() {}
+    while layer.throttle.admit_refusal(caller().key(), Instant::now()).is_ok() {}
     let explanation = tokio::time::timeout(Duration::from_secs(1), guess()).await.expect("no wait");
     let refusal = explanation.finding.refusal().expect("a refusal");
     assert_eq!((refusal.code, refusal.detail.as_deref()), (RefusalCode::RateLimited, Some("refusals")));

@@ -14,7 +14,7 @@ use tool::{Category, RefusalCode, RiskLevel, ToolSpec};
 use super::{LayerBench, empty_undo_store, ready_output, records, request};
 use crate::host::{
     Host, HostArgument, HostCall, HostCallOrigin, HostCallOutcome, HostJudge, HostTool, HostToolName,
-    HostVerdict, JudgedTool, NotJudgedReason, OnPermit, RecursiveListing,
+    HostVerdict, JudgedTool, NotJudgedReason, OnApproval, OnPermit, RecursiveListing,
 };
 use crate::{ConfigSnapshot, ExplainedVerdict, LayerParts, ToolExecutionLayer};
 
@@ -40,12 +40,13 @@ fn host() -> Host {
     Host {
         name: "other".to_owned(),
         on_permit: OnPermit::default(),
+        on_approval: OnApproval::default(),
         user_home: None,
         tools: vec![
             (is("Find"), HostTool::Judged(Box::new(finds))),
             (is("Look"), judged_host_tool("look", Category::READ_ONLY, looks, vec![argument])),
             (is("Shell"), judged_host_tool("bash", Category::SELF_CHECK, runs, Vec::new())),
-            (HostToolName::Prefix("ours_".to_owned()), HostTool::SinewTool),
+            (HostToolName::Prefix("ours__".to_owned()), HostTool::SinewTool),
         ],
     }
 }
@@ -74,9 +75,9 @@ fn snapshot(folder: &Path, rule: &str) -> ConfigSnapshot {
     ConfigSnapshot {
         registry: bench.registry,
         policy,
-        curated: CuratedGuardrails::embedded().unwrap(),
+        curated: CuratedGuardrails::embedded().unwrap().into(),
         workspaces: Workspaces::new(vec![workspace]),
-        hosts: vec![host()],
+        hosts: [host()].into(),
         keys: std::collections::BTreeMap::new(),
         problems: Vec::new(),
     }
@@ -91,7 +92,8 @@ fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
 
 fn call(tool: &str, input: Value) -> HostCall {
     let origin = HostCallOrigin { session_id: Some("s-1".to_owned()), ..HostCallOrigin::default() };
-    HostCall { host: "other".to_owned(), request: request(tool, input, None), origin }
+    let system_programs = vec!["cat".to_owned(), "head".to_owned(), "grep".to_owned(), "git".to_owned()];
+    HostCall { host: "other".to_owned(), request: request(tool, input, None), origin, system_programs }
 }
 
 /// Verdict as text: `permit`, `ask`, code and detail of a refusal, or the reason why there is no verdict.
@@ -116,7 +118,7 @@ fn calls(folder: &Path) -> Vec<(HostCall, &'static str)> {
         (call("Look", json!({})), "invalid_arguments schema"),
         (call("Shell", json!({"line": "ls"})), "permit"),
         (call("look", file("a.txt")), "UnknownTool"),
-        (call("ours_look", file("a.txt")), "JudgedOnArrival"),
+        (call("ours__look", file("a.txt")), "JudgedOnArrival"),
     ]
 }
 

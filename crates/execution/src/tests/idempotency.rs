@@ -28,8 +28,9 @@ fn layer_in(folder: &std::path::Path, ran: &Arc<AtomicUsize>) -> Arc<ToolExecuti
         let mut spec = ToolSpec::new(name, "A test tool", category, tool::RiskLevel::Low);
         spec.input_schema = Some(json!({"type": "object"}));
         let ran = Arc::clone(ran);
-        let body = move |order: Arc<registry::RecordedPermit>| -> registry::ExecutorFuture {
-            let (ran, fails) = (Arc::clone(&ran), order.value().call().arguments().contains_key("fail"));
+        let body = move |recorded_permit: Arc<registry::RecordedPermit>| -> registry::ExecutorFuture {
+            let (ran, fails) =
+                (Arc::clone(&ran), recorded_permit.value().call().arguments().contains_key("fail"));
             Box::pin(async move {
                 tokio::task::yield_now().await;
                 ran.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 use tool::{Category, RefusalCode};
 
-use super::{LayerBench, ready_output, request};
+use super::{LayerBench, caller, ready_output, records, request};
 
 /// Bench with a tool that may run ten times an hour, and a counter of its runs.
 fn bench() -> (LayerBench, Arc<AtomicUsize>) {
@@ -70,16 +70,41 @@ async fn every_result_reports_remaining_calls() {
         assert!(result.metadata.remaining["mode_per_minute"].as_u64().unwrap() > 500, "{result:?}");
     }
     let busy = {
-        layer.limits.set_capacity(0);
+        layer.capacity.limits.set_capacity(0);
         let mut refusal = tool::Refusal::new("other", RefusalCode::Busy, "busy");
         let (call, _) = crate::call::PipelineCall::judge_only(
             request("other", json!({}), None),
-            &layer.ledger,
-            layer.snapshot.load_full(),
+            &layer.recorder.ledger,
+            layer.current.snapshot.load_full(),
             layer.mode(),
         );
-        layer.limits.set_retry_after(&call, &mut refusal);
+        layer.capacity.limits.set_retry_after(&call, &mut refusal);
         refusal.retry_after_ms
     };
     assert_eq!(busy, Some(1000));
+}
+
+#[tokio::test]
+async fn kind_of_a_refusal_does_not_come_from_the_tool_name() {
+    let (bench, _) = bench();
+    let (layer, folder) = bench.layer();
+    for _ in 0..3 {
+        let refused = layer.execute(request("(malformed)", json!({}), None)).await;
+        assert_eq!(refused.metadata.refusal.unwrap().code, RefusalCode::UnknownTool);
+        layer.refuse_malformed(caller(), RefusalCode::InvalidArguments, "no object");
+    }
+    layer.close("test");
+    drop(layer);
+    let records = records(folder.path());
+    let refusals = |code: &str| {
+        records.iter().filter(|record| record["kind"] == "refusal" && record["code"] == code).count()
+    };
+    assert_eq!((refusals("unknown_tool"), refusals("invalid_arguments")), (3, 1), "{records:?}");
+    let groups: Vec<_> = records.iter().filter(|record| record["about"] == "grouped").collect();
+    let [group] = groups.as_slice() else { panic!("{groups:?}") };
+    assert_eq!(
+        (&group["data"]["kind"], &group["data"]["count"]),
+        (&json!("malformed"), &json!(2)),
+        "{group}"
+    );
 }

@@ -69,6 +69,81 @@ async fn acceptance_covers_differences_outside_the_snapshot() {
     assert_eq!(layer.reload(more(), beside(), &seen).await.result, ReloadOutcome::Applied);
 }
 
+/// A tightening applies while another part of the same change waits, until the files are as before.
+#[tokio::test]
+async fn tightening_applies_while_a_loosening_waits() {
+    let bench = LayerBench::new().tool("one", Category::READ_ONLY, |_| ready_output(json!({}))).tool(
+        "two",
+        Category::READ_ONLY,
+        |_| ready_output(json!({})),
+    );
+    let (layer, folder) = bench.layer();
+    let code = async |tool: &'static str| {
+        let result = layer.execute(request(tool, json!({}), None)).await;
+        result.metadata.refusal.map(|refusal| refusal.code)
+    };
+    let candidate = || {
+        let other = folder.path().join("other");
+        std::fs::create_dir_all(&other).unwrap();
+        let workspace = governance::Workspace::open(&other, governance::WorkspaceAccess::ReadWrite).unwrap();
+        ConfigSnapshot {
+            workspaces: governance::Workspaces::new(vec![workspace]),
+            ..snapshot_with(
+                folder.path(),
+                &["one", "three"],
+                "tools: {one: {forbidden_in_modes: [NORMAL]}}\n",
+            )
+        }
+    };
+    let start = snapshot(folder.path(), &["one", "two"]);
+    layer.reload(start, Vec::new(), &Acceptance::Always).await;
+    let before = layer.status();
+    let report = layer.reload(candidate(), Vec::new(), &Acceptance::Ask).await;
+    assert_eq!(report.result, ReloadOutcome::Waiting, "{report:#?}");
+    for change in &report.changes {
+        assert_eq!(change.waits, change.difference.effect == PolicyEffect::Loosens, "{change:?}");
+    }
+    assert!(report.changes.iter().filter(|change| !change.waits).count() >= 3, "{report:#?}");
+    let status = layer.status();
+    assert_eq!(status.workspaces.len(), 1, "the folder inside of both: {:?}", status.workspaces);
+    assert!(status.workspaces[0].to_string().contains("other"), "{:?}", status.workspaces);
+    assert_ne!(status.policy_hash, before.policy_hash);
+    assert_eq!(code("one").await, Some(tool::RefusalCode::ModeDenied), "the tighter rule");
+    assert_eq!(code("two").await, Some(tool::RefusalCode::UnknownTool), "the removed tool");
+    assert_eq!(code("three").await, Some(tool::RefusalCode::UnknownTool), "the new tool waits");
+    let again = layer.reload(candidate(), Vec::new(), &Acceptance::Ask).await;
+    assert_eq!(again.candidate, report.candidate, "the same change is the same candidate");
+
+    let old = snapshot(folder.path(), &["one", "two"]);
+    let reverted = layer.reload(old, Vec::new(), &Acceptance::Ask).await;
+    assert_eq!(
+        (reverted.result, code("one").await, code("two").await),
+        (ReloadOutcome::Unchanged, None, None)
+    );
+    assert_eq!(layer.status().policy_hash, before.policy_hash);
+
+    let seen = layer.reload(candidate(), Vec::new(), &Acceptance::Ask).await.candidate.unwrap();
+    let report = layer.reload(candidate(), Vec::new(), &Acceptance::Confirmed(seen)).await;
+    assert_eq!((report.result, code("three").await), (ReloadOutcome::Applied, None), "{report:#?}");
+    assert_eq!(code("one").await, Some(tool::RefusalCode::ModeDenied));
+}
+
+/// Snapshot with these tools and the user's `tools.yaml`.
+fn snapshot_with(folder: &Path, tools: &[&str], text: &str) -> ConfigSnapshot {
+    let policy = folder.join("user");
+    std::fs::create_dir_all(&policy).unwrap();
+    std::fs::write(policy.join("tools.yaml"), text).unwrap();
+    ConfigSnapshot { policy: Policy::load(&policy, &around(folder)).unwrap(), ..snapshot(folder, tools) }
+}
+
+fn around(folder: &Path) -> PolicyEnvironment {
+    PolicyEnvironment {
+        variables: PathVariables::with_home(folder),
+        protected: ProtectedFolders::default(),
+        name_comparison: NameComparison::CaseSensitive,
+    }
+}
+
 /// Snapshot with a policy that redacts private keys instead of blocking them.
 fn lax_snapshot(folder: &Path) -> ConfigSnapshot {
     let policy = folder.join("policy");
@@ -76,12 +151,7 @@ fn lax_snapshot(folder: &Path) -> ConfigSnapshot {
     for (name, text) in EMBEDDED_FILES {
         std::fs::write(policy.join(name), text.replace("action: block", "action: redact")).unwrap();
     }
-    let around = PolicyEnvironment {
-        variables: PathVariables::with_home(folder),
-        protected: ProtectedFolders::default(),
-        name_comparison: NameComparison::CaseSensitive,
-    };
-    ConfigSnapshot { policy: Policy::load(&policy, &around).unwrap(), ..snapshot(folder, &[]) }
+    ConfigSnapshot { policy: Policy::load(&policy, &around(folder)).unwrap(), ..snapshot(folder, &[]) }
 }
 
 #[tokio::test]
@@ -89,7 +159,7 @@ async fn unrecorded_reload_keeps_the_secret_patterns() {
     let blocks = || redact::shared().first_blocking_pattern("-----BEGIN RSA PRIVATE KEY-----").is_some();
     let (layer, folder) = LayerBench::new().layer();
     assert!(blocks());
-    layer.ledger.close();
+    layer.recorder.ledger.close();
     let report = layer.reload(lax_snapshot(folder.path()), Vec::new(), &Acceptance::Always).await;
     assert_eq!((report.result, blocks()), (ReloadOutcome::Rejected, true), "{report:?}");
 }
@@ -119,7 +189,7 @@ async fn running_call_keeps_its_snapshot_and_queued_gets_new() {
         |_| ready_output(json!({})),
     );
     let (layer, folder) = bench.layer();
-    layer.limits.set_capacity(1);
+    layer.capacity.limits.set_capacity(1);
     let start = |tool: &'static str| {
         let layer = Arc::clone(&layer);
         tokio::spawn(async move { layer.execute(request(tool, json!({}), None)).await })
@@ -129,7 +199,7 @@ async fn running_call_keeps_its_snapshot_and_queued_gets_new() {
         tokio::task::yield_now().await;
     }
     let waiting = start("gone");
-    while layer.policy_changes.receiver_count() == 0 {
+    while layer.current.changes.receiver_count() == 0 {
         tokio::task::yield_now().await;
     }
     let report = layer.reload(snapshot(folder.path(), &["other"]), Vec::new(), &Acceptance::Always).await;

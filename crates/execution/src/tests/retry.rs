@@ -40,9 +40,9 @@ async fn check(
     let result = layer.execute(request("flaky", json!({}), deadline)).await;
     assert_eq!(result.success, failure_kind(&result).is_none(), "{result:?}");
     let written = records(folder.path());
-    let outcomes: Vec<&Value> = written.iter().filter(|record| record["kind"] == "outcome").collect();
+    let outcomes: Vec<&Value> = written.iter().filter(|record| super::holds(record, "outcome")).collect();
     assert_eq!(outcomes.len(), 1, "one call, one outcome");
-    (result.success, tried.load(Ordering::Relaxed), outcomes[0]["facts"]["attempts"].clone())
+    (result.success, tried.load(Ordering::Relaxed), outcomes[0]["run"]["attempts"].clone())
 }
 
 #[tokio::test]
@@ -92,4 +92,27 @@ async fn first_cause_of_a_retried_call_is_reported() {
     let result = layer.execute(request("flaky", json!({}), None)).await;
     let error = result.error.unwrap_or_default();
     assert!(error.contains("back-off; the first attempt failed: connection reset"), "{error}");
+}
+
+#[tokio::test]
+async fn denial_of_the_second_attempt_is_a_denial() {
+    use FailureKind::{Denied, Transient};
+    assert_eq!(check(&[Denied], true, None).await, (false, 1, Value::Null), "a denial is not retried");
+    let tried = AtomicUsize::new(0);
+    let bench = LayerBench::new().tool_with_spec(
+        "flaky",
+        Category::READ_ONLY,
+        |spec| spec.annotations.idempotent_hint = true,
+        move |_| {
+            let first = tried.fetch_add(1, Ordering::Relaxed) == 0;
+            let (kind, cause) =
+                if first { (Transient, "connection reset") } else { (Denied, "redirected inside") };
+            Box::pin(async move { Err(Failure::new(kind, cause)) })
+        },
+    );
+    let (layer, folder) = bench.layer();
+    let result = layer.execute(request("flaky", json!({}), None)).await;
+    assert_eq!(failure_kind(&result), Some(Denied), "the first cause does not hide it: {result:?}");
+    let outcome = records(folder.path()).into_iter().rfind(|record| super::holds(record, "outcome")).unwrap();
+    assert_eq!(outcome["failure"], "denied", "{outcome}");
 }

@@ -22,10 +22,10 @@ impl ToolExecutor for RewriteTool {
         })
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
         // A preview from now on would return something else.
         self.version.fetch_add(100, Ordering::SeqCst);
-        ready_output(json!(order.value().previewed_arguments()))
+        ready_output(json!(recorded_permit.value().previewed_arguments()))
     }
 }
 

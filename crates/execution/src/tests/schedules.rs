@@ -73,6 +73,7 @@ fn caller(client: &str, connection: u64) -> Caller {
         connection,
         client: Some(client.to_owned()),
         session: None,
+        account: None,
     }
 }
 

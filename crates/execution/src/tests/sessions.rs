@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tool::{Caller, Category, Mode, RefusalCode, ToolResult};
 
 use super::{LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
-use crate::{CallRequest, CallState, ToolExecutionLayer};
+use crate::call::PipelineCall;
+use crate::{CallRequest, CallState, ToolExecutionLayer, sessions};
 use approvals::sessions::SessionTerms;
 
 fn open(layer: &ToolExecutionLayer, allowlist: &[&str], hops: u32) -> String {
@@ -30,8 +31,8 @@ fn recording_tool(
     handed: &Arc<Mutex<Vec<Value>>>,
 ) -> impl Fn(Arc<registry::RecordedPermit>) -> registry::ExecutorFuture + use<> {
     let handed = Arc::clone(handed);
-    move |order| {
-        handed.lock().unwrap().push(Value::Object(order.value().call().tool_arguments()));
+    move |recorded_permit| {
+        handed.lock().unwrap().push(Value::Object(recorded_permit.value().call().tool_arguments()));
         ready_output(json!({}))
     }
 }
@@ -104,7 +105,7 @@ async fn concurrent_calls_cannot_exceed_the_hop_budget() {
     assert_eq!(ran.load(Ordering::Relaxed), 10);
     let refused = ends.iter().filter(|end| code(end) == Some(RefusalCode::HopBudgetExhausted)).count();
     assert_eq!(refused, 40);
-    assert_eq!(records(folder.path()).iter().filter(|record| record["kind"] == "decision").count(), 10);
+    assert_eq!(records(folder.path()).iter().filter(|record| super::holds(record, "decision")).count(), 10);
 }
 
 #[tokio::test]
@@ -214,4 +215,21 @@ async fn tool_without_a_schema_accepts_any_arguments() {
             "{arguments}"
         );
     }
+}
+
+#[tokio::test]
+async fn allowlist_is_checked_on_every_pass() {
+    let bench = || LayerBench::new().tool("one", Category::READ_ONLY, |_| ready_output(json!({})));
+    let (layer, _folder) = bench().layer();
+    let session = open(&layer, &["one"], 9);
+    let snapshot = layer.current.snapshot.load_full();
+    let request = worker_request("one", json!({}), &session);
+    let (call, _) = PipelineCall::receive(request, &layer.recorder.ledger, snapshot, layer.mode());
+    assert!(sessions::admit(&layer.sessions, &call).is_ok());
+    // A reload between two passes has removed the tool.
+    let (other, _folder) =
+        LayerBench::new().tool("two", Category::READ_ONLY, |_| ready_output(json!({}))).layer();
+    let call = call.with_snapshot(other.current.snapshot.load_full(), layer.mode(), None);
+    let refused = sessions::admit(&layer.sessions, &call).unwrap_err();
+    assert_eq!(refused.code, RefusalCode::NotInAllowlist, "{refused:?}");
 }

@@ -5,9 +5,9 @@
 //! The entries by which git recognises a repository share one turn in each folder, because whether one of them
 //! completes the layout depends on the others.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use rustix::io::Errno;
 
@@ -16,7 +16,8 @@ use crate::platform;
 
 type NameKey = (ObjectIdentity, OsString);
 
-static LOCKED_NAMES: LazyLock<(Mutex<HashSet<NameKey>>, Condvar)> = LazyLock::new(Default::default);
+// Not a hash set: its seed is random, and a lazy value whose initialisation panics once is unusable for ever.
+static LOCKED_NAMES: (Mutex<BTreeSet<NameKey>>, Condvar) = (Mutex::new(BTreeSet::new()), Condvar::new());
 
 /// Exclusive right to change what a name leads to, until drop.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ impl NameLock {
         let leaf =
             if tool::git::is_git_marker(&place.leaf) { OsString::from("/") } else { place.leaf.clone() };
         let name = (platform::status(&place.folder)?.facts.identity, leaf);
-        let (written, changed) = &*LOCKED_NAMES;
+        let (written, changed) = &LOCKED_NAMES;
         // Every operation leaves the set consistent, so a poisoned lock is safe to use.
         let mut names = written.lock().unwrap_or_else(PoisonError::into_inner);
         while !names.insert(name.clone()) {
@@ -41,7 +42,7 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
-        let (written, changed) = &*LOCKED_NAMES;
+        let (written, changed) = &LOCKED_NAMES;
         written.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
         changed.notify_all();
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, RawMode, Uid};
 use rustix::io::Errno;
-use uuid::Uuid;
+use tool::canonical;
 
 use crate::opened::EntryLocation;
 use crate::platform::{self, AttributeCopy};
@@ -44,8 +44,12 @@ pub(crate) enum MetadataSource<'a> {
 }
 
 /// Returns a random name.
-pub(crate) fn new_temporary_name() -> String {
-    format!("{PREFIX}{}", Uuid::new_v4().simple())
+pub(crate) fn new_temporary_name() -> io::Result<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| {
+        error.raw_os_error().map_or(io::ErrorKind::Other.into(), io::Error::from_raw_os_error)
+    })?;
+    Ok(format!("{PREFIX}{}", canonical::hex(&random)))
 }
 
 #[derive(Debug)]

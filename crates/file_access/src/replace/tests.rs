@@ -20,7 +20,7 @@ fn mode(fixture: &WorkspaceFixture, relative: &str) -> u32 {
 
 /// Returns a temporary file with new content.
 fn filled_temporary<'a>(place: &'a EntryLocation, original: Option<&OwnedFd>) -> TemporaryFile<'a> {
-    let temporary = TemporaryFile::create(place, new_temporary_name(), original).unwrap();
+    let temporary = TemporaryFile::create(place, new_temporary_name().unwrap(), original).unwrap();
     temporary.fill(&mut &b"new"[..], None, &MetadataSource::Original).unwrap().0
 }
 

@@ -167,12 +167,12 @@ impl ChangeRecorder {
             after,
             bytes: 0,
         };
-        let kept = keep(&record.key(), &folder).and_then(|(before, bytes)| {
+        let saved = keep(&record.key(), &folder).and_then(|(before, bytes)| {
             (record.before, record.bytes) = (before, bytes);
             self.reserve(&folder, &record)?;
             folder.write_pending(&record)
         });
-        if let Err(error) = kept {
+        if let Err(error) = saved {
             self.store.dismiss(&folder, &record);
             return Err(failed(error));
         }
@@ -245,7 +245,7 @@ impl PendingChange<'_> {
     /// Returns true if the saved content has this digest.
     pub(crate) fn has_saved(&self, sha256: &str) -> bool {
         match &self.record.before {
-            StateBefore::File { sha256: Some(kept), .. } => kept == sha256,
+            StateBefore::File { sha256: Some(saved), .. } => saved == sha256,
             StateBefore::File { sha256: None, .. } => true,
             StateBefore::Absent | StateBefore::Link { .. } | StateBefore::Folder { .. } => false,
         }
@@ -299,8 +299,8 @@ impl PendingChange<'_> {
         match &mut self.record.before {
             StateBefore::File { saved_as, sha256, mode } => {
                 let file = tree::open_file(&place.folder, &place.leaf)?;
-                let (kept, _) = self.recorder.save_copy(&self.folder, &key, file)?;
-                if let StateBefore::File { sha256: new, mode: bits, .. } = kept {
+                let (saved, _) = self.recorder.save_copy(&self.folder, &key, file)?;
+                if let StateBefore::File { sha256: new, mode: bits, .. } = saved {
                     (*sha256, *mode) = (new, bits);
                 }
                 *saved_as = SavedAs::Copied;

@@ -156,9 +156,9 @@ impl UndoStore {
                 put(errno)
             });
         }
-        let kept = saved_object_name(&record.key());
+        let saved_name = saved_object_name(&record.key());
         let moved = match record.saved_as() {
-            SavedAs::Moved { .. } => rename_into_place(&folder.handle, OsStr::new(&kept), place),
+            SavedAs::Moved { .. } => rename_into_place(&folder.handle, OsStr::new(&saved_name), place),
             SavedAs::Copied | SavedAs::NotSaved => Err(Errno::XDEV),
         };
         match moved {
@@ -172,7 +172,7 @@ impl UndoStore {
         let unbroken = self.check_seal(&place.folder, &place.leaf, record);
         unbroken.and_then(|()| place.sync().map_err(put)).or_else(|error| {
             let from = (&place.folder, place.leaf.as_os_str());
-            rename_noreplace(from, (&folder.handle, OsStr::new(&kept))).map_err(put)?;
+            rename_noreplace(from, (&folder.handle, OsStr::new(&saved_name))).map_err(put)?;
             Err(error)
         })
     }
@@ -200,14 +200,14 @@ fn restore_content(
     by: &ChangeRecorder,
 ) -> Result<(), AccessError> {
     let failed = |error: io::Error| AccessError::io("restoring", &record.path(), error);
-    let kept =
+    let saved =
         tree::open_file(&folder.handle, OsStr::new(&saved_object_name(&record.key()))).map_err(failed)?;
     let StateBefore::File { sha256: Some(sha256), .. } = &record.before else {
         return Err(failed(io::ErrorKind::NotFound.into()));
     };
-    let content = crate::read::FileReader::new(kept.try_clone().map_err(failed)?);
-    let kept = OwnedFd::from(kept);
-    let metadata_source = MetadataSource::Saved { attributes: &kept, mode };
+    let content = crate::read::FileReader::new(saved.try_clone().map_err(failed)?);
+    let saved = OwnedFd::from(saved);
+    let metadata_source = MetadataSource::Saved { attributes: &saved, mode };
     let expected = ContentPrecondition::Content { sha256: left.to_owned() };
     target.replace_from_reader(&mut { content }, sha256, &expected, &metadata_source, by).map(|_| ())
 }
@@ -225,13 +225,13 @@ fn rename_noreplace(from: (&OwnedFd, &OsStr), to: (&OwnedFd, &OsStr)) -> Result<
 fn restore_copy(folder: &StoreFolder, record: &UndoRecord, place: &EntryLocation) -> io::Result<()> {
     let (key, temporary) = (record.key(), OsStr::new(&record.temporary));
     folder.mark_pending(&key)?;
-    let kept = saved_object_name(&key);
+    let saved_name = saved_object_name(&key);
     let copied = match &record.before {
         StateBefore::File { mode, .. } => {
             let bits = tree::permissions(*mode);
-            tree::copy_file(&folder.handle, OsStr::new(&kept), &place.folder, temporary, bits)
+            tree::copy_file(&folder.handle, OsStr::new(&saved_name), &place.folder, temporary, bits)
         }
-        _ => tree::copy_tree(&folder.handle, OsStr::new(&kept), &place.folder, temporary),
+        _ => tree::copy_tree(&folder.handle, OsStr::new(&saved_name), &place.folder, temporary),
     };
     let named = copied.and_then(|()| Ok(rename_into_place(&place.folder, temporary, place)?));
     let put = named.and_then(|()| {
@@ -261,8 +261,9 @@ fn diff_with_saved(folder: &StoreFolder, record: &UndoRecord, target: &OpenedPat
     };
     let was = match &record.before {
         StateBefore::File { .. } => {
-            let kept = tree::open_file(&folder.handle, OsStr::new(&saved_object_name(&record.key()))).ok()?;
-            Some(read(Box::new(kept))?)
+            let saved =
+                tree::open_file(&folder.handle, OsStr::new(&saved_object_name(&record.key()))).ok()?;
+            Some(read(Box::new(saved))?)
         }
         StateBefore::Absent => None,
         StateBefore::Link { .. } | StateBefore::Folder { .. } => return None,

@@ -131,17 +131,14 @@ pub(super) fn open_recorded_location(folder_name: &Path, leaf: &OsStr) -> Result
             OpenedObject::Special { name: crate::opened::special_kind_name(seen.kind), facts: seen.facts }
         }
     };
-    let (typed, other_names) = (path.clone(), HardLinkNames::Known(Vec::new()));
-    let (key, access, held) = ("path".into(), PathAccess::Remove, OnceLock::new());
-    let git_entry = git_directory::entry_at(&path);
     Ok(OpenedPath {
-        key,
-        as_typed: typed,
+        key: "path".into(),
+        as_typed: path.clone(),
+        git_entry: git_directory::entry_at(&path),
         canonical: path,
-        access,
+        access: PathAccess::Remove,
         object,
-        other_names,
-        git_entry,
-        prefetched: held,
+        other_names: HardLinkNames::Known(Vec::new()),
+        prefetched: OnceLock::new(),
     })
 }

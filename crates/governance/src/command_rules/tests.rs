@@ -97,6 +97,37 @@ fn forbidding_rule_matches_argv_prefix_in_any_folder() {
     check(by_path, NameComparison::CaseSensitive, &lines);
 }
 
+#[test]
+fn exact_rule_matches_no_further_words() {
+    let lists = "allowed: [{argv: [python3, [-V, -c]], exact: true}, {argv: [node], exact: true}, git]
+forbidden: [{argv: [git, push], exact: true}]\n";
+    let lines = [
+        ("python3 -V", "allowed"),
+        ("python3 -c", "allowed"),
+        ("node", "allowed"),
+        ("git push origin", "allowed"),
+        ("python3", "not_listed"),
+        ("python3 -c x", "not_listed"),
+        ("node x.js", "not_listed"),
+        ("git push", "forbidden_command"),
+        ("/usr/bin/git push", "forbidden_command"),
+    ];
+    check(lists, NameComparison::CaseSensitive, &lines);
+    let rules = compile(
+        "allowed: [{argv: [ls, -l], exact: true}, {argv: [ls, -l]}, ls]\n",
+        NameComparison::CaseSensitive,
+    )
+    .0;
+    let rules = rules.allowed.unwrap().rules;
+    let covers: Vec<Vec<bool>> =
+        rules.iter().map(|wide| rules.iter().map(|narrow| wide.covers(narrow)).collect()).collect();
+    assert_eq!(covers, [[true, false, false], [true, true, false], [true, true, true]]);
+    assert_eq!(rules[0].to_string(), "ls -l (exact)");
+    let no_example = "allowed: [{argv: [ls], exact: true, match: [ls -l]}]\n";
+    let errors = compile(no_example, NameComparison::CaseSensitive).1;
+    assert_eq!(errors, ["1: the rule must match `ls -l`, and does not"]);
+}
+
 /// Documents the limit of a denylist: an allowed program can start any other (decision 36).
 #[test]
 fn forbidding_rule_does_not_interpret_arguments() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tool::Mode;
 
 use super::EffectivePolicy;
+use crate::external_targets::ExternalTargets;
 use crate::files::HardLinks;
 use crate::project::ProjectRules;
 use crate::rates::RateRules;
@@ -54,17 +55,18 @@ impl EffectivePolicy<'_> {
         self.rules.and_then(|rules| rules.max_output_bytes).unwrap_or(DEFAULT_OUTPUT_BYTES)
     }
 
-    pub(crate) fn limits(&self, situation: &Situation<'_>) -> PermitLimits {
+    pub(crate) fn limits(&self, situation: &Situation<'_>, targets: &ExternalTargets) -> PermitLimits {
+        let folders = self.sandbox_folders(situation, targets);
         PermitLimits {
             timeout: self.timeout(),
             max_file_bytes: self.max_file_bytes(),
             max_output_bytes: self.max_output_bytes(),
             rates: self.rates(situation.mode),
-            sandbox_folders: self.sandbox_folders(situation),
+            writable_folders: self.writable_folders(situation, &folders),
+            sandbox_folders: folders,
             program_folders: self.program_folders(),
-            writable_folders: self.writable_folders(situation),
             max_response_bytes: self.policy.safety.gateway.max_response_bytes,
-            outbound: self.is_outbound().then(|| self.outbound()),
+            outbound: self.is_outbound().then(|| self.outbound()).into_iter().collect(),
             confinement: self.rules.map(|rules| rules.confinement).unwrap_or_default(),
             hard_links: self.hard_links(),
             visibility_filter: VisibilityFilter {
@@ -87,7 +89,7 @@ impl EffectivePolicy<'_> {
 
     /// Returns the folders that a sandboxed process may work in. A pattern that is not a whole folder cannot
     /// be granted by the sandbox.
-    fn sandbox_folders(&self, situation: &Situation<'_>) -> Vec<Workspace> {
+    fn sandbox_folders(&self, situation: &Situation<'_>, targets: &ExternalTargets) -> Vec<Workspace> {
         if !self.definition.requires_sandbox() {
             return Vec::new();
         }
@@ -96,16 +98,18 @@ impl EffectivePolicy<'_> {
             None => situation.workspaces.iter().cloned().collect(),
         };
         // A program sees every workspace, so the scope of each project applies, whatever the call names.
-        let restrict = |folders, project: &ProjectRules| project.restrict_folders(self.definition, folders);
+        let (commands, isolation) = (&targets.commands, self.policy.isolation);
+        let restrict = |folders, project: &ProjectRules| {
+            project.restrict_folders(self.definition, commands, isolation, folders)
+        };
         self.policy.projects.iter().fold(folders, restrict)
     }
 
     /// Returns the folders in which a call could have placed programs.
-    fn writable_folders(&self, situation: &Situation<'_>) -> Vec<PathBuf> {
+    fn writable_folders(&self, situation: &Situation<'_>, own: &[Workspace]) -> Vec<PathBuf> {
         if !self.definition.requires_sandbox() {
             return Vec::new();
         }
-        let own = self.sandbox_folders(situation);
         let own = own.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite);
         let own = own.map(|folder| folder.root().to_owned());
         let mut found: Vec<PathBuf> = Vec::new();

@@ -28,7 +28,7 @@ const ONE_BYTE: &str = "[^/]";
 const ONE_CHARACTER: &str = "(?u:[^/])";
 
 /// Compiled trie of patterns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PatternTrie {
     nodes: Vec<TrieNode>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct PatternTrieBuilder {
 }
 
 /// Node of the trie, for a common prefix of patterns.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct TrieNode {
     /// Children for literal components.
     literal: LiteralChildren,
@@ -69,7 +69,7 @@ struct TrieNodeBuilder {
 /// Literal components and their children, sorted by length, which is enough to distinguish most of them.
 ///
 /// A lookup does not hash the components that a caller chose.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct LiteralChildren(Box<[(Box<[u8]>, usize)]>);
 
 impl LiteralChildren {

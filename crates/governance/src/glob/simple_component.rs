@@ -6,10 +6,10 @@
 const MAX_ALTERNATIVES: usize = 8;
 
 /// Pattern component, expanded into its alternatives.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SimpleComponent(Box<[ComponentForm]>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ComponentForm {
     /// Exact text.
     Exact(Box<str>),

@@ -228,3 +228,19 @@ fn sets_do_not_change_any_verdict() {
     }
     assert!(verdicts.len() >= 3, "calls of every kind: {verdicts:?}");
 }
+
+#[test]
+fn list_that_replaces_the_credentials_is_warned_about() {
+    let check = |text: &str, expect: Option<u64>| {
+        let found = with_tools(text).unwrap();
+        let warning = found.warnings().iter().find(|one| one.message.contains("keys and credentials"));
+        assert_eq!(warning.map(|one| one.line), expect, "{text}");
+        let fix = warning.and_then(|one| one.suggestion.clone()).unwrap_or_default();
+        assert_eq!(fix.contains("{add: [...]}"), expect.is_some(), "{fix}");
+    };
+    check("tools: {}\nforbidden_paths: [/srv/private]\n", Some(2));
+    check("tools: {}\nforbidden_paths: {add: [/srv/private]}\n", None);
+    let sets = "\"@credentials\", \"@project_secrets\", \"@system_secrets\"";
+    check(&format!("tools: {{}}\nforbidden_paths: [/srv/private, {sets}]\n"), None);
+    check("extends: none\ntools: {}\nforbidden_paths: [/srv/private]\n", None);
+}

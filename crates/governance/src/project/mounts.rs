@@ -4,14 +4,54 @@ use std::path::Path;
 
 use tool::ToolDefinition;
 
+use crate::command_rules::RequestedCommand;
+use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::situation::{Workspace, WorkspaceAccess};
+use crate::tools_file::Isolation;
 
 use super::ProjectRules;
 
 impl ProjectRules {
-    /// Restricts the folders of a sandboxed process to the write scope of the project. A folder around the
-    /// project becomes read-only, with the whole folders of the scope writable in it.
-    pub(crate) fn restrict_folders(&self, tool: &ToolDefinition, folders: Vec<Workspace>) -> Vec<Workspace> {
+    /// Restricts the folders of a sandboxed process to those that the project lets it change: none for a program
+    /// that the project does not list, wherever it starts, else the write scope.
+    pub(crate) fn restrict_folders(
+        &self,
+        tool: &ToolDefinition,
+        commands: &[RequestedCommand],
+        isolation: Option<Isolation>,
+        folders: Vec<Workspace>,
+    ) -> Vec<Workspace> {
+        let rules = &self.rules_of(tool).commands;
+        let mut trace = RuleTrace::disabled();
+        let mut notes = TraceRecorder::new(&mut trace);
+        match commands.iter().all(|command| rules.check(command, &mut notes).is_ok()) {
+            true => self.restrict_to_scope(tool, folders),
+            false => self.make_read_only(isolation, folders),
+        }
+    }
+
+    fn make_read_only(&self, isolation: Option<Isolation>, folders: Vec<Workspace>) -> Vec<Workspace> {
+        let mut restricted = Vec::new();
+        for folder in folders {
+            let is_around = self.root.starts_with(folder.root()) && folder.root() != self.root;
+            let is_inside = folder.root().starts_with(&self.root);
+            // Only mounts can make a folder read-only inside of a writable one.
+            if is_inside || (is_around && isolation != Some(Isolation::Full)) {
+                restricted.push(Workspace::granted(folder.root(), WorkspaceAccess::ReadOnly));
+            } else {
+                restricted.push(folder);
+            }
+        }
+        let is_listed = restricted.iter().any(|folder| folder.root() == self.root);
+        if !is_listed && restricted.iter().any(|folder| self.root.starts_with(folder.root())) {
+            restricted.push(Workspace::granted(&self.root, WorkspaceAccess::ReadOnly));
+        }
+        restricted
+    }
+
+    /// Restricts the folders to the write scope of the project. A folder around the project becomes read-only, with
+    /// the whole folders of the scope writable in it.
+    fn restrict_to_scope(&self, tool: &ToolDefinition, folders: Vec<Workspace>) -> Vec<Workspace> {
         let own = self.tools.get(tool.name()).and_then(|rules| rules.allowed_paths.as_ref());
         let scope = own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()));
         let Some(scope) = scope else { return folders };

@@ -29,7 +29,7 @@ fn home() -> Policy {
 fn with_project(text: &str) -> Result<Policy, PolicyError> {
     let document = Document::from_text(PROJECT_POLICY, text).unwrap();
     let project = ProjectRules::compile(Path::new(ROOT), &document, &environment())?;
-    Ok(home().with_project_rules(vec![project]))
+    Ok(home().with_project_rules(vec![project].into()))
 }
 
 fn workspaces(base: &str) -> Workspaces {
@@ -102,6 +102,15 @@ fn project_policy_restricts_calls_that_concern_it() {
     check("run_command", json!({"command": ["cat"]}), ROOT, Deny);
     check("run_command", json!({"command": ["cat"]}), "/m/other", Allow);
     check("run_command", json!({"command": ["cat"], "path": "/m/site/src"}), "/m/other", Deny);
+    // A program that starts elsewhere and names a path in the project.
+    for words in [
+        json!(["cat", "/m/site/a.py"]),
+        json!(["cat", "../site/a.py"]),
+        json!(["cat", "--from=/m/x/../site"]),
+    ] {
+        check("run_command", json!({"command": words}), "/m/other", Deny);
+    }
+    check("run_command", json!({"command": ["cat", "/m/sites/a", "../x/site"]}), "/m/other", Allow);
     check("run_command", json!({"command": ["pytest"]}), ROOT, Deny);
     check("fetch_url", json!({"url": "https://docs.python.org/3/"}), ROOT, Allow);
     check("fetch_url", json!({"url": "https://example.org/"}), ROOT, Deny);
@@ -111,12 +120,24 @@ fn project_policy_restricts_calls_that_concern_it() {
 }
 
 #[test]
+fn project_policy_may_consist_of_forbidden_paths() {
+    let policy = with_project("forbidden_paths: [\"**/.secret\"]\n").unwrap();
+    let read = |path: &str| {
+        let Value::Object(arguments) = json!({"path": path}) else { panic!() };
+        verdict(&policy, "read_file", &arguments, Mode::Normal, ROOT)
+    };
+    assert_eq!(read("/m/site/x/.secret"), VerdictKind::Deny);
+    assert_eq!(read("/m/site/x/plain"), VerdictKind::Allow);
+}
+
+#[test]
 fn programs_can_write_only_in_the_write_scope() {
     let folders = |text: &str| {
         let policy = with_project(text).unwrap();
         let (tool, open) = (definition("run_command"), workspaces(ROOT));
         let project = &policy.projects[0];
-        let folders = project.restrict_folders(&tool, open.iter().cloned().collect());
+        let folders =
+            project.restrict_folders(&tool, &[], Some(Isolation::Full), open.iter().cloned().collect());
         let shown = |one: &Workspace| format!("{} {:?}", one.root().display(), one.access());
         folders.iter().map(shown).collect::<Vec<_>>()
     };
@@ -128,6 +149,27 @@ fn programs_can_write_only_in_the_write_scope() {
     assert_eq!(folders("tools: {write_file: {allowed_paths: [\"*.md\"]}}\n"), ["/m/site ReadOnly", other]);
 }
 
+/// A program that the project does not list cannot change the project, wherever it starts.
+#[test]
+fn unlisted_program_finds_the_project_read_only() {
+    let folders = |program: &str, isolation: Isolation, open: &[&str]| {
+        let policy = with_project(EXAMPLE).unwrap();
+        let open = open.iter().map(|root| Workspace::read_write(Path::new(root))).collect();
+        let command = RequestedCommand::Words(vec![program.to_owned()]);
+        let tool = definition("run_command");
+        let folders = policy.projects[0].restrict_folders(&tool, &[command], Some(isolation), open);
+        let shown = |one: &Workspace| format!("{} {:?}", one.root().display(), one.access());
+        folders.iter().map(shown).collect::<Vec<_>>()
+    };
+    let (full, reduced) = (Isolation::Full, Isolation::Reduced);
+    assert_eq!(folders("ls", full, &["/m/site"]), ["/m/site ReadOnly", "/m/site/src ReadWrite"]);
+    assert_eq!(folders("cat", full, &["/m/site", "/m/other"]), ["/m/site ReadOnly", "/m/other ReadWrite"]);
+    assert_eq!(folders("cat", full, &["/m/site/src"]), ["/m/site/src ReadOnly"]);
+    assert_eq!(folders("cat", full, &["/m"]), ["/m ReadWrite", "/m/site ReadOnly"]);
+    assert_eq!(folders("cat", reduced, &["/m"]), ["/m ReadOnly", "/m/site ReadOnly"]);
+    assert_eq!(folders("cat", full, &["/m/other"]), ["/m/other ReadWrite"]);
+}
+
 #[test]
 fn read_only_workspace_in_a_project_stays_read_only() {
     let policy = with_project("tools: {write_file: {allowed_paths: [src/**, src/gen/**]}}\n").unwrap();
@@ -135,7 +177,7 @@ fn read_only_workspace_in_a_project_stays_read_only() {
         Workspace::granted(Path::new(ROOT), WorkspaceAccess::ReadWrite),
         Workspace::granted(&Path::new(ROOT).join("src"), WorkspaceAccess::ReadOnly),
     ];
-    let folders = policy.projects[0].restrict_folders(&definition("run_command"), open);
+    let folders = policy.projects[0].restrict_folders(&definition("run_command"), &[], None, open);
     let writable = folders.iter().filter(|folder| folder.access() == WorkspaceAccess::ReadWrite).count();
     assert_eq!((folders.len(), writable), (2, 0), "{folders:?}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use strict_yaml::Located;
 use tool::Mode;
 
-use super::edges::{is_rule_edge, leniency, needs_human_to_leave, rule_targets};
+use super::edges::{is_rule_edge, needs_human_to_leave, rule_targets};
 use super::{TransitionApproval, TransitionCondition, TransitionRule, Transitions};
 use crate::files::{self, Operator};
 use crate::modes_file::{ModesFile, TransitionEntry};
@@ -20,13 +20,12 @@ const MAX_SPAN_SECONDS: u64 = 60 * 60;
 /// Checks the rules. `None` where the file has no `transition_rules`: the built-in rules then apply.
 pub(crate) fn check(file: &ModesFile, inspection: &mut FileInspection<'_>) -> Option<Transitions> {
     let table = file.transition_rules.as_ref()?;
-    let mut rules: Vec<TransitionRule> =
-        table.iter().filter_map(|(key, entry)| check_rule(key, entry, inspection)).collect();
-    rules.sort_by_key(|rule| leniency(rule.to));
+    let rules = table.iter().filter_map(|(key, entry)| check_rule(key, entry, inspection));
+    let transitions = Transitions::sorted(rules.collect());
     for (key, entry) in table.iter() {
-        warn_about_oscillation(key, entry, &rules, inspection);
+        warn_about_oscillation(key, entry, transitions.rules(), inspection);
     }
-    Some(Transitions { rules })
+    Some(transitions)
 }
 
 fn check_rule(

@@ -375,7 +375,7 @@ fn busy_processor_does_not_change_the_mode() {
         let moved = machine.observe(seconds(second), busy);
         assert!(moved.is_none(), "{second}: {moved:?}");
     }
-    let refused = |need: MetricQuery| (need.metric == Metric::RefusedHighRiskCalls).then_some(9.0);
+    let refused = |need: MetricQuery| (need.metric == Metric::RefusedHighRiskCalls).then_some(10.0);
     assert!(machine.observe(seconds(3600), refused).is_some(), "the rules are evaluated");
 }
 

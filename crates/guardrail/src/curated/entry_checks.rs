@@ -73,7 +73,7 @@ impl EntryInspection<'_> {
                 .map(|(field, least)| (field, self.check_min_length(&least)))
                 .collect(),
             example: example.map(|example| self.check_example_size(example)),
-            deprecated: deprecated.map(|words| self.check_deprecation(words)),
+            deprecated: deprecated.map(|text| self.check_deprecation(text)),
             replacement: replacement.map(|name| name.value),
             required,
             calls_field: calls,
@@ -104,11 +104,11 @@ impl EntryInspection<'_> {
         least.value
     }
 
-    fn check_deprecation(&mut self, words: Located<String>) -> String {
-        if words.trim().is_empty() {
-            self.push_error(&words, "`deprecated` must name the replacement", "for example: use write_file");
+    fn check_deprecation(&mut self, text: Located<String>) -> String {
+        if text.trim().is_empty() {
+            self.push_error(&text, "`deprecated` must name the replacement", "for example: use write_file");
         }
-        words.value
+        text.value
     }
 
     fn check_example_size(&mut self, example: Located<Value>) -> Located<Value> {

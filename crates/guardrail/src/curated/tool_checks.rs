@@ -40,8 +40,8 @@ struct ToolCheckReport<'c> {
 }
 
 impl ToolCheckReport<'_> {
-    fn error_at(&self, place: (u64, u64), message: &str, suggestion: &str) -> Option<DocumentError> {
-        let error = self.curated.document.as_ref()?.error_at(place.0, place.1, message);
+    fn error_at(&self, position: (u64, u64), message: &str, suggestion: &str) -> Option<DocumentError> {
+        let error = self.curated.document.as_ref()?.error_at(position.0, position.1, message);
         Some(error.with_suggestion(suggestion))
     }
 
@@ -77,7 +77,7 @@ impl ToolCheckReport<'_> {
     }
 
     fn check_unknown_name(&mut self, entry: &CuratedRequirements, tools: &[KnownTool<'_>]) {
-        let place = (entry.key.line, entry.key.column);
+        let position = (entry.key.line, entry.key.column);
         let named = entry.key.to_ascii_lowercase();
         let alias_of = tools.iter().find(|tool| tool.definition.matches_name(&named));
         if let Some(tool) = alias_of {
@@ -86,12 +86,12 @@ impl ToolCheckReport<'_> {
             if is_from_manifest(tool) {
                 let message = format!("`{}` is also a short name of `{name}`", entry.key.value);
                 let help = format!("calls to `{name}` are checked against its own schema");
-                self.warnings.extend(self.error_at(place, &message, &help));
+                self.warnings.extend(self.error_at(position, &message, &help));
                 return;
             }
             let message =
                 format!("`{}` is an alias of `{name}`, so this entry would never apply", entry.key.value);
-            self.errors.extend(self.error_at(place, &message, &format!("write `{name}`")));
+            self.errors.extend(self.error_at(position, &message, &format!("write `{name}`")));
             return;
         }
         // Such a name is often similar to its replacement, so it is not a typing error.
@@ -101,7 +101,7 @@ impl ToolCheckReport<'_> {
         let built_in = tools.iter().filter(|tool| !is_from_manifest(tool));
         if let Some(near) = nearest_word(&named, built_in.map(|tool| tool.definition.name().as_str())) {
             let message = format!("no tool is called `{}`", entry.key.value);
-            self.errors.extend(self.error_at(place, &message, &format!("did you mean `{near}`?")));
+            self.errors.extend(self.error_at(position, &message, &format!("did you mean `{near}`?")));
         }
     }
 }

@@ -25,44 +25,48 @@ struct ValueConverter<'a> {
 }
 
 impl<'a> ValueConverter<'a> {
-    fn convert_object(&mut self, map: &mut Arguments, schema: &'a Value, place: &str, left: usize) {
+    fn convert_object(&mut self, map: &mut Arguments, schema: &'a Value, pointer: &str, remaining: usize) {
         let nulls: Vec<String> =
             map.iter().filter(|(_, value)| value.is_null()).map(|(key, _)| key.clone()).collect();
         for key in nulls {
             let property = schema["properties"].get(&key).map(|property| self.resolve_schema(property));
             // If the argument is required and has no default, the final check rejects the repair.
             if property.is_some_and(|property| !allows_type(property, "null")) {
-                self.changes
-                    .add(format!("leave out {} instead of sending null", problem::join_pointer(place, &key)));
+                self.changes.add(format!(
+                    "leave out {} instead of sending null",
+                    problem::join_pointer(pointer, &key)
+                ));
                 map.shift_remove(&key);
             }
         }
         for (key, value) in map.iter_mut() {
             if let Some(property) = schema["properties"].get(key) {
-                self.convert_value(value, property, &problem::join_pointer(place, key), left);
+                self.convert_value(value, property, &problem::join_pointer(pointer, key), remaining);
             }
         }
     }
 
-    fn convert_value(&mut self, value: &mut Value, schema: &'a Value, place: &str, left: usize) {
-        let Some(left) = left.checked_sub(1).filter(|_| !self.changes.are_too_many()) else { return };
+    fn convert_value(&mut self, value: &mut Value, schema: &'a Value, pointer: &str, remaining: usize) {
+        let Some(remaining) = remaining.checked_sub(1).filter(|_| !self.changes.are_too_many()) else {
+            return;
+        };
         let schema = self.resolve_schema(schema);
         if let Value::String(text) = value
             && let Some(read) = parse_text(text, schema)
         {
             let kind = json_kind(&read);
             self.changes.add(match read {
-                Value::String(_) => format!("use the schema's spelling for {place}"),
-                _ => format!("send {place} as {kind}, not as text"),
+                Value::String(_) => format!("use the schema's spelling for {pointer}"),
+                _ => format!("send {pointer} as {kind}, not as text"),
             });
             *value = read;
         }
         match value {
-            Value::Object(map) => self.convert_object(map, schema, place, left),
+            Value::Object(map) => self.convert_object(map, schema, pointer, remaining),
             Value::Array(items) => {
                 let Some(schema) = schema.get("items") else { return };
                 for (index, item) in items.iter_mut().enumerate() {
-                    self.convert_value(item, schema, &format!("{place}/{index}"), left);
+                    self.convert_value(item, schema, &format!("{pointer}/{index}"), remaining);
                 }
             }
             _ => {}
@@ -73,8 +77,8 @@ impl<'a> ValueConverter<'a> {
     fn resolve_schema(&self, schema: &'a Value) -> &'a Value {
         let mut schema = schema;
         for _ in 0..MAX_REFERENCES {
-            let target = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
-            if let Some(target) = target.and_then(|place| self.root.pointer(place)) {
+            let target = schema["$ref"].as_str().and_then(|pointer| pointer.strip_prefix('#'));
+            if let Some(target) = target.and_then(|pointer| self.root.pointer(pointer)) {
                 schema = target;
                 continue;
             }
@@ -106,9 +110,9 @@ fn parse_text(text: &str, schema: &Value) -> Option<Value> {
     }
     let trimmed = text.trim();
     if schema["format"] == "command"
-        && let Some(words) = split_command(trimmed)
+        && let Some(argv) = split_command(trimmed)
     {
-        return allows_type(schema, "array").then_some(words);
+        return allows_type(schema, "array").then_some(argv);
     }
     let read = match trimmed {
         "True" | "TRUE" => Value::Bool(true),
@@ -135,8 +139,8 @@ fn split_command(line: &str) -> Option<Value> {
 
 /// Returns the one enum value that differs from the text only by case.
 fn match_enum_case(text: &str, schema: &Value) -> Option<Value> {
-    let words: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
-    let mut same = words.iter().filter(|word| word.to_lowercase() == text.to_lowercase());
+    let enum_values: Vec<&str> = schema["enum"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let mut same = enum_values.iter().filter(|word| word.to_lowercase() == text.to_lowercase());
     let (first, second) = (same.next()?, same.next());
     (*first != text && second.is_none()).then(|| Value::from(*first))
 }

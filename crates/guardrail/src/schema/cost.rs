@@ -1,5 +1,5 @@
 //! Upper bound for the cost of evaluating a schema, computed before its first use. References make a small
-//! schema a large one: one that refers to itself without descending into a value never ends, and one that
+//! schema a large one that refers to itself without descending into a value never ends, and one that
 //! doubles at every step takes too long.
 
 use std::collections::HashMap;
@@ -33,15 +33,19 @@ fn topological_order(nodes: &[SchemaNode<'_>]) -> Option<Vec<usize>> {
             users.get_mut(*used)?.push(user);
         }
     }
-    let mut order: Vec<usize> =
-        waiting.iter().enumerate().filter(|(_, left)| **left == 0).map(|(index, _)| index).collect();
+    let mut order: Vec<usize> = waiting
+        .iter()
+        .enumerate()
+        .filter(|(_, remaining)| **remaining == 0)
+        .map(|(index, _)| index)
+        .collect();
     let mut next = 0;
     while let Some(done) = order.get(next).copied() {
         next += 1;
         for user in users.get(done)? {
-            let left = waiting.get_mut(*user)?;
-            *left -= 1;
-            if *left == 0 {
+            let remaining = waiting.get_mut(*user)?;
+            *remaining -= 1;
+            if *remaining == 0 {
                 order.push(*user);
             }
         }
@@ -121,8 +125,8 @@ fn add_count<'s>(keys: &mut CountsByKey<'s>, key: Option<&'s str>, count: u64) {
 }
 
 fn set_at<T>(list: &mut [T], index: usize, value: T) {
-    if let Some(place) = list.get_mut(index) {
-        *place = value;
+    if let Some(entry) = list.get_mut(index) {
+        *entry = value;
     }
 }
 

@@ -71,8 +71,8 @@ impl<'s> SchemaGraph<'s> {
                 (schema, graph.node_by_address.get(&std::ptr::from_ref(schema)).copied())
             {
                 let node = graph.visit(map, index)?;
-                if let Some(place) = graph.nodes.get_mut(index) {
-                    *place = node;
+                if let Some(slot) = graph.nodes.get_mut(index) {
+                    *slot = node;
                 }
             }
         }
@@ -130,8 +130,8 @@ impl<'s> SchemaGraph<'s> {
         let local = reference.strip_prefix(id).unwrap_or(reference);
         match local.strip_prefix('#').unwrap_or(local) {
             "" => vec![self.root],
-            place if place.starts_with('/') => {
-                self.root.pointer(&percent_decode(place)).into_iter().collect()
+            pointer if pointer.starts_with('/') => {
+                self.root.pointer(&percent_decode(pointer)).into_iter().collect()
             }
             name => self.anchors.get(name).cloned().unwrap_or_default(),
         }
@@ -152,9 +152,9 @@ fn find_anchors<'s>(value: &'s Value, anchors: &mut HashMap<&'s str, Vec<&'s Val
 }
 
 /// Decodes percent-encoding in a URI fragment.
-fn percent_decode(place: &str) -> String {
-    let mut bytes = Vec::with_capacity(place.len());
-    let mut rest = place.as_bytes();
+fn percent_decode(pointer: &str) -> String {
+    let mut bytes = Vec::with_capacity(pointer.len());
+    let mut rest = pointer.as_bytes();
     while let Some((byte, tail)) = rest.split_first() {
         let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
         match digits.filter(|_| *byte == b'%').and_then(|two| u8::from_str_radix(two, 16).ok()) {

@@ -1,4 +1,4 @@
-//! Entries about calls: decision, outcome and refusal.
+//! Entries about calls: decision, outcome, both in one, and refusal.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -124,8 +124,9 @@ pub struct LedgerOutcome {
     /// Resources that the call used.
     #[serde(default)]
     pub usage: Usage,
-    /// Further facts about the end of the call.
-    #[serde(default, skip_serializing_if = "OutcomeFacts::is_empty")]
+    /// Further facts about the end of the call. The field of the line is not `facts`, because a `call` has those of
+    /// its decision there.
+    #[serde(default, rename = "run", skip_serializing_if = "OutcomeFacts::is_empty")]
     pub facts: OutcomeFacts,
 }
 
@@ -186,6 +187,18 @@ pub struct RecordedOutcome {
     /// Common fields of the call.
     #[serde(flatten)]
     pub call: Arc<CallHeader>,
+    /// Outcome of the call.
+    #[serde(flatten)]
+    pub outcome: LedgerOutcome,
+}
+
+/// Decision and outcome of a call in one record. Only a call that reads inside the daemon has one: it has no effect
+/// that could be lost, and the record is written before its result leaves the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedRead {
+    /// Decision on the call.
+    #[serde(flatten)]
+    pub decision: Box<RecordedDecision>,
     /// Outcome of the call.
     #[serde(flatten)]
     pub outcome: LedgerOutcome,
@@ -263,6 +276,27 @@ mod tests {
         );
     }
 
+    /// Both parts have facts, and each must read its own.
+    #[test]
+    fn a_call_keeps_the_facts_of_decision_and_outcome_apart() {
+        let decision = samples::decision_for(&samples::call("t"));
+        let bare = LedgerOutcome::new(OutcomeStatus::Done, Duration::from_micros(3));
+        let with_facts = LedgerOutcome {
+            facts: OutcomeFacts { attempts: Some(2), ..OutcomeFacts::default() },
+            ..bare.clone()
+        };
+        let fields =
+            "kind call_id tool mode caller trace risk effect definition_hash policy_hash arguments_digest";
+        for (facts, outcome, rest) in [
+            (json!({"paths": []}), with_facts.clone(), "facts outcome latency_us usage run"),
+            (Value::Null, with_facts, "outcome latency_us usage run"),
+            (json!({"paths": []}), bare, "facts outcome latency_us usage"),
+        ] {
+            let decision = Box::new(RecordedDecision { facts, ..decision.clone() });
+            check(&LedgerEntry::Call(RecordedRead { decision, outcome }), &format!("{fields} {rest}"));
+        }
+    }
+
     #[test]
     fn outcome_fields_are_written_in_order_without_empty_ones() {
         let call = samples::call("t");
@@ -288,7 +322,7 @@ mod tests {
         check(
             &entry(whole),
             "kind call_id tool mode caller trace outcome failure message latency_us output_digest \
-             files_touched truncated usage facts",
+             files_touched truncated usage run",
         );
     }
 }

@@ -64,9 +64,8 @@ impl IndexSnapshot {
         }
         let sorts = self.matching_sorts(&words)?;
         if found_by_id || sorts.len() > MAX_SORTS_QUERIED_SINGLY {
-            let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
             // A plus before a column keeps SQLite from choosing its index.
-            let sort = format!("+sort IN (SELECT id FROM sort WHERE {})", names.join(" AND "));
+            let sort = format!("+sort IN (SELECT id FROM sort WHERE {})", conjunction(&words));
             query.and(&sort, words.into_iter().map(|(_, word)| Value::from(word)));
             return self.run_query(query, limit);
         }
@@ -99,10 +98,9 @@ impl IndexSnapshot {
 
     /// Returns the ids of the sorts that match all these columns.
     fn matching_sorts(&self, words: &[(&'static str, String)]) -> rusqlite::Result<Vec<i64>> {
-        let names: Vec<String> = words.iter().map(|(name, _)| format!("{name} = ?")).collect();
         let sql = format!(
             "SELECT id FROM sort WHERE {} LIMIT {}",
-            names.join(" AND "),
+            conjunction(words),
             MAX_SORTS_QUERIED_SINGLY + 1
         );
         let mut statement = self.connection.prepare(&sql)?;
@@ -132,6 +130,12 @@ impl IndexSnapshot {
         let first: Option<i64> = self.connection.query_row(sql, [time], |row| row.get(0))?;
         Ok(first.map(to_unsigned))
     }
+}
+
+/// Joins conditions with AND.
+fn conjunction(conditions: &[(&'static str, String)]) -> String {
+    let conditions: Vec<&str> = conditions.iter().map(|(condition, _)| *condition).collect();
+    conditions.join(" AND ")
 }
 
 /// SQL query with its parameters.

@@ -60,7 +60,7 @@ async fn a_read_is_allowed_and_recorded_later() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, ledger) = ledger_with_broken_disk(folder.path(), UnavailablePolicy::AllowReads).await;
     let ended = read(&ledger).await.unwrap();
-    assert_eq!(ended.receipt(), RecordReceipt::Deferred);
+    assert_eq!(ended.receipt(), Some(RecordReceipt::Deferred));
     assert_eq!(
         ledger.conclude(&ended, samples::outcome(OutcomeStatus::Done)).unwrap(),
         RecordReceipt::Deferred
@@ -83,6 +83,29 @@ async fn a_read_is_allowed_and_recorded_later() {
     drop((ended, running));
     drop(ledger);
     assert_intact(folder.path());
+}
+
+/// The disk fails between the start and the end of a read that has one record.
+#[tokio::test]
+async fn a_read_that_cannot_be_recorded_at_its_end_is_an_error_or_deferred() {
+    for (policy, deferred) in [(UnavailablePolicy::Refuse, 0), (UnavailablePolicy::AllowReads, 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FaultyDisk::default());
+        let (ledger, _) = disk.open(folder.path(), &LedgerOptions::default().with_when_unavailable(policy));
+        let decision = samples::decision("read_file", RecordedEffect::Reads);
+        let intent = ledger.intend_read(decision, ()).await.unwrap();
+        disk.failing_syncs.store(u32::MAX, Ordering::SeqCst);
+        ledger.append_durably(&samples::note("x")).await.unwrap_err();
+        let end = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done));
+        assert_eq!(end.is_err(), deferred == 0, "{end:?}");
+        assert_eq!(ledger.health().deferred_records, deferred);
+        repair_disk(&disk, &ledger).await;
+        if deferred > 0 {
+            assert_eq!(recorded_outcomes(folder.path(), &intent), (true, vec![OutcomeStatus::Done]));
+        }
+        drop((intent, ledger));
+        assert_intact(folder.path());
+    }
 }
 
 /// A crash loses the deferred records, but their number is known and reported once.

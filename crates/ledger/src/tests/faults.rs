@@ -290,7 +290,7 @@ async fn many_waiting_calls_share_few_syncs() {
     let mut intents = Vec::new();
     for call in calls {
         let intent = call.await.unwrap();
-        assert!(Some(ledger.health().synced) >= intent.receipt().seq());
+        assert!(Some(ledger.health().synced) >= intent.receipt().unwrap().seq());
         intents.push(intent);
     }
     // Checked before the outcomes are written, because those are synced every second for as long as this

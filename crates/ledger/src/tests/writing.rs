@@ -1,9 +1,11 @@
 //! Entries are read back as they were written.
 
-use tool::Mode;
+use tool::{Mode, RiskLevel};
 
 use super::open;
-use crate::{LedgerEntry, LedgerError, LedgerState, OutcomeStatus, RecordedEffect, samples};
+use crate::{
+    LedgerEntry, LedgerError, LedgerState, OutcomeStatus, RecordedDecision, RecordedEffect, samples,
+};
 
 #[tokio::test]
 async fn a_call_is_recorded_from_intent_to_outcome() {
@@ -17,7 +19,7 @@ async fn a_call_is_recorded_from_intent_to_outcome() {
         let health = ledger.health();
         assert_eq!(health.open_intents, 1);
         assert_eq!(
-            Some(health.synced) >= intent.receipt().seq(),
+            Some(health.synced) >= intent.receipt().unwrap().seq(),
             effect == RecordedEffect::Changes,
             "only a change waits for the disk"
         );
@@ -41,6 +43,50 @@ async fn a_call_is_recorded_from_intent_to_outcome() {
     assert!(!recovery.crashed && recovery.interrupted.is_empty() && !recovery.first_start, "{recovery:?}");
 }
 
+#[tokio::test]
+async fn a_read_in_the_daemon_is_one_record_of_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let decision = samples::decision("read_file", RecordedEffect::Reads);
+    let intent = ledger.intend_read(decision.clone(), ()).await.unwrap();
+    assert_eq!((intent.receipt(), ledger.health().open_intents), (None, 0));
+    let head = ledger.health().head;
+    let receipt = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
+    assert_eq!(receipt.seq(), Some(head + 1), "one record");
+    let again = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Failed));
+    assert!(matches!(again, Err(LedgerError::AlreadyConcluded(_))), "{again:?}");
+    drop(intent);
+    drop(ledger.intend_read(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap());
+    let last = ledger.tail(1).unwrap().remove(0);
+    assert_eq!(
+        last.entry,
+        samples::call_entry(&decision.call, OutcomeStatus::Done),
+        "a dropped read adds none"
+    );
+    for kind in ["call", "decision", "outcome"] {
+        let filter = crate::RecordFilter { kind: Some(kind.into()), ..crate::RecordFilter::default() };
+        assert_eq!(ledger.query(&filter).unwrap(), std::slice::from_ref(&last), "{kind}");
+    }
+}
+
+/// An effect must not happen before its record, and an approval must be used up on record.
+#[tokio::test]
+async fn decision_that_must_be_found_later_is_recorded_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let read = samples::decision("read_file", RecordedEffect::Reads);
+    for decision in [
+        samples::decision("write_file", RecordedEffect::Changes),
+        RecordedDecision { risk: RiskLevel::High, ..read.clone() },
+        RecordedDecision { idempotency_key: Some("k".into()), ..read.clone() },
+        RecordedDecision { approval_id: Some("a".into()), ..read },
+    ] {
+        let intent = ledger.intend_read(decision.clone(), ()).await.unwrap();
+        assert!(intent.receipt().is_some(), "{decision:?}");
+        assert_eq!(ledger.tail(1).unwrap()[0].entry, LedgerEntry::Decision(decision));
+    }
+}
+
 /// The anchor counts every record that a client received a reply for, so that cutting it off is detected. The
 /// next sync counts a decision alone.
 #[tokio::test]
@@ -52,12 +98,15 @@ async fn the_anchor_counts_a_call_before_its_reply() {
     let read = ledger.intend(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
     ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
     assert_eq!(counted(), ledger.health().head);
+    let read = ledger.intend_read(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
+    ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
+    assert_eq!(counted(), ledger.health().head);
     let change = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     assert_eq!(counted(), ledger.health().head, "a change is counted before it runs");
     ledger.conclude(&change, samples::outcome(OutcomeStatus::Done)).unwrap();
     let slow = ledger.intend(samples::decision("search", RecordedEffect::Reads), ()).await.unwrap();
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while counted() < slow.receipt().seq().unwrap() {
+    while counted() < slow.receipt().unwrap().seq().unwrap() {
         assert!(std::time::Instant::now() < deadline, "the next sync counts it");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
@@ -89,7 +138,7 @@ fn concurrent_writes_have_consecutive_numbers() {
                     let effect = if n % 2 == 0 { RecordedEffect::Reads } else { RecordedEffect::Changes };
                     let intent = ledger.intend(samples::decision("write_file", effect), n).await.unwrap();
                     let end = ledger.conclude(&intent, samples::outcome(OutcomeStatus::Done)).unwrap();
-                    [intent.receipt().seq().unwrap(), end.seq().unwrap()]
+                    [intent.receipt().unwrap().seq().unwrap(), end.seq().unwrap()]
                 })
             })
             .collect();

@@ -207,14 +207,14 @@ fn command_of_line(
     description: Option<&YamlNode>,
     programs: &[String],
 ) -> Option<YamlNode> {
-    let mut words = line.split_whitespace();
-    let program = words.next().filter(|word| programs.iter().any(|program| program == word))?;
+    let mut tokens = line.split_whitespace();
+    let program = tokens.next().filter(|word| programs.iter().any(|program| program == word))?;
     let is_plain = |word: &&str| {
         word.starts_with(|c: char| c.is_ascii_lowercase())
             && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_:".contains(c))
     };
-    let words = words.take_while(is_plain).take(MAX_COMMAND_WORDS - 1);
-    let name = std::iter::once(program).chain(words).collect::<Vec<_>>().join(" ");
+    let tokens = tokens.take_while(is_plain).take(MAX_COMMAND_WORDS - 1);
+    let name = std::iter::once(program).chain(tokens).collect::<Vec<_>>().join(" ");
     let mut entries = vec![("name", text_at(at, &name))];
     entries.extend(description.map(|node| ("description", node.clone())));
     Some(mapping_at(at, entries))

@@ -160,10 +160,10 @@ fn fit_entry(
 
 /// Converts a value to text, if the schema asks for text.
 fn to_text(node: &mut YamlNode, shape: &Map<String, Value>) -> bool {
-    let asks = |word: &Value| word == "string";
-    let is_text = shape
-        .get("type")
-        .is_some_and(|kind| asks(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(asks)));
+    let is_string_type = |word: &Value| word == "string";
+    let is_text = shape.get("type").is_some_and(|kind| {
+        is_string_type(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(is_string_type))
+    });
     if is_text {
         let text = match &node.kind {
             YamlNodeKind::Number(_, text) => text.clone(),

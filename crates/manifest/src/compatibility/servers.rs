@@ -88,8 +88,8 @@ fn convert_server_command(section: &mut YamlNode) {
     let Some(command) = section.get("server_command").filter(|command| !command.items().is_empty()) else {
         return;
     };
-    let words: Vec<YamlNode> = command.items().iter().filter_map(word).collect();
-    let Some((program, arguments)) = words.split_first().filter(|_| words.len() == command.items().len())
+    let tokens: Vec<YamlNode> = command.items().iter().filter_map(word).collect();
+    let Some((program, arguments)) = tokens.split_first().filter(|_| tokens.len() == command.items().len())
     else {
         return;
     };
@@ -135,7 +135,7 @@ fn convert_programs(section: &mut YamlNode, name: &str, findings: &mut Diagnosti
         remove(section, "verification");
         if section.get("install_check").is_none()
             && name == "cli_specific"
-            && only_asks_for_version(&verification)
+            && only_prints_version(&verification)
         {
             put(section, "install_check", verification);
         }
@@ -144,9 +144,9 @@ fn convert_programs(section: &mut YamlNode, name: &str, findings: &mut Diagnosti
 
 /// Returns true for a command that only prints a version or help. The check runs before the first call, where
 /// no command rule judges it, so a manifest cannot make it run anything else.
-fn only_asks_for_version(verification: &YamlNode) -> bool {
-    let words: Vec<&str> = verification.text().unwrap_or_default().split_whitespace().collect();
-    matches!(words.as_slice(), [_, "--version" | "-version" | "version" | "-V" | "-v" | "--help" | "help"])
+fn only_prints_version(verification: &YamlNode) -> bool {
+    let tokens: Vec<&str> = verification.text().unwrap_or_default().split_whitespace().collect();
+    matches!(tokens.as_slice(), [_, "--version" | "-version" | "version" | "-V" | "-v" | "--help" | "help"])
 }
 
 fn program_name(node: &YamlNode) -> Option<String> {
@@ -192,8 +192,8 @@ fn convert_transport(section: &mut YamlNode) {
 fn convert_arguments(section: &mut YamlNode) {
     let Some(arguments) = entry_mut(section, "server_args") else { return };
     if let Some(text) = arguments.text() {
-        let words = text.split_whitespace().map(|word| text_at(arguments, word)).collect();
-        arguments.kind = YamlNodeKind::List(words);
+        let tokens = text.split_whitespace().map(|word| text_at(arguments, word)).collect();
+        arguments.kind = YamlNodeKind::List(tokens);
     }
     for argument in super::items_mut(Some(arguments)) {
         if let Some(word) = word(argument) {

@@ -24,8 +24,8 @@ pub(super) fn check(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
             names.push(tool::definition::SESSION_ARGUMENT);
         }
         for part in command.get("argv").map(YamlNode::items).unwrap_or_default() {
-            let words = if part.text().is_some() { std::slice::from_ref(part) } else { part.items() };
-            for word in words {
+            let arguments = if part.text().is_some() { std::slice::from_ref(part) } else { part.items() };
+            for word in arguments {
                 check_placeholder(word, &names, &format!("tool.commands[{index}].argv"), findings);
             }
         }

@@ -49,8 +49,8 @@ fn check_address(
 
 /// Checks the text rather than a parsed URL, because an invalid URL may contain a password too.
 fn has_credentials(url: &str) -> bool {
-    let place = url.split_once("://").map_or(url, |(_, place)| place);
-    place.split(['/', '?', '#', '\\']).next().unwrap_or_default().contains('@')
+    let authority = url.split_once("://").map_or(url, |(_, authority)| authority);
+    authority.split(['/', '?', '#', '\\']).next().unwrap_or_default().contains('@')
 }
 
 /// Returns the lines of a manifest that may contain a secret: the key section, unknown entries beside it, and

@@ -218,3 +218,18 @@ fn command_line_of_a_program_comes_from_argv_or_from_the_name() {
     assert_eq!(line("list_issues"), CommandLine::Unclear);
     assert_eq!(line("{name: status, parameters: [{name: a, type: string}]}"), CommandLine::Unclear);
 }
+
+#[test]
+fn verification_runs_nothing_but_a_version_command() {
+    for command in
+        ["ff -rf", "ff --version extra", "ff --version; id", "sh -c id", "ff", "", "ff -v -v", "ff --eval"]
+    {
+        let cli = good(&format!(
+            "  cli_specific: {{executables: [ff], verification: {command:?}}}\n  command_groups:\n    all: [ff info FILE]\n"
+        ))
+        .replace("type: mcp", "type: cli");
+        let (manifest, found) = read(&cli);
+        let manifest = manifest.unwrap_or_else(|| panic!("{command}: {}", shown(&found)));
+        assert_eq!(manifest.cli().unwrap().install_check_args(), None, "{command}");
+    }
+}

@@ -130,20 +130,20 @@ async fn link_local_addresses_are_denied_on_an_open_network() {
         [&["169.254.169.254"][..], &["fe80::1"], &["::ffff:169.254.169.254"], &["64:ff9b::a9fe:a9fe"]]
     {
         let script = Arc::new(ScriptedResolver::of(&[("metadata.internal", &[answer, answer])]));
-        let gatekeeper = gateway().with_resolver(script);
+        let gateway = gateway().with_resolver(script);
         let url = format!("http://metadata.internal:{}/", server.port);
-        let end = gatekeeper.get(&permit, &url, &[], limits(100)).await;
+        let end = gateway.get(&permit, &url, &[], limits(100)).await;
         assert_eq!(outcome(&end), "private_address", "a name that leads there: {answer:?}");
-        let end = gatekeeper.send(&permit, &crate::HttpRequest::get(url), limits(100)).await;
+        let end = gateway.send(&permit, &crate::HttpRequest::get(url), limits(100)).await;
         assert_eq!(outcome(&end), "private_address", "{answer:?}");
     }
     let both: &[&str] = &["fe80::1", "127.0.0.1"];
     let script = Arc::new(ScriptedResolver::of(&[("nas.local", &[both, both])]));
-    let gatekeeper = gateway().with_resolver(script);
+    let gateway = gateway().with_resolver(script);
     let url = format!("http://nas.local:{}/", server.port);
-    let end = gatekeeper.get(&permit, &url, &[], limits(100)).await;
+    let end = gateway.get(&permit, &url, &[], limits(100)).await;
     assert_eq!(outcome(&end), "private_address", "one closed address closes what a caller names");
-    let answer = gatekeeper.send(&permit, &crate::HttpRequest::get(url), limits(100)).await.unwrap();
+    let answer = gateway.send(&permit, &crate::HttpRequest::get(url), limits(100)).await.unwrap();
     assert_eq!(answer.body, b"found", "a service of this network is reached at its other address");
     assert_eq!(server.connections(), 1);
 }
@@ -192,7 +192,7 @@ async fn one_request_resolves_the_name_once() {
 async fn lookalike_names_are_not_resolved() {
     let permit = permit("{allowed_domains: [\"github.com\"], allow_private_addresses: false}");
     let script = Arc::new(ScriptedResolver::of(&[("github.com", &[&["127.0.0.1"]])]));
-    let gatekeeper = gateway().with_resolver(Arc::clone(&script));
+    let gateway = gateway().with_resolver(Arc::clone(&script));
     for url in [
         "http://evil-github.com/",
         "http://github.com.evil.com/",
@@ -205,12 +205,12 @@ async fn lookalike_names_are_not_resolved() {
         "http://evil.com/github.com",
         "http://github.comevil.com/",
     ] {
-        let end = gatekeeper.get(&permit, url, &[], limits(100)).await;
+        let end = gateway.get(&permit, url, &[], limits(100)).await;
         assert!(["not_listed", "bad_url", "userinfo"].contains(&outcome(&end).as_str()), "{url:?}: {end:?}");
     }
     assert_eq!(script.lookups.load(Ordering::Relaxed), 0, "a refused name is not even looked up");
     for url in ["http://GITHUB.com/", "http://github.com./"] {
-        let end = gatekeeper.get(&permit, url, &[], limits(100)).await;
+        let end = gateway.get(&permit, url, &[], limits(100)).await;
         assert!(
             ["private_address", "Unresolved"].contains(&outcome(&end).as_str()),
             "the same name: {url} {end:?}"

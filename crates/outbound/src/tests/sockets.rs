@@ -86,8 +86,8 @@ async fn only_text_frames_are_accepted() {
             let _ = stream.write_all(&bytes);
         });
         let end = receive(&server).await;
-        let reported_text = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
-        assert!(reported_text.contains(expect), "{shown}: {reported_text}");
+        let outcome_text = end.as_ref().map_or_else(|error| error.to_string(), |text| format!("{text:?}"));
+        assert!(outcome_text.contains(expect), "{shown}: {outcome_text}");
     };
     check(frame(TEXT, b"good"), "good").await;
     check(frame(BINARY, b"bad"), "binary").await;
@@ -149,10 +149,10 @@ async fn handshake_must_match_the_request() {
             let _ = stream.write_all(answer(request).as_bytes());
         });
         let end = open(&server).await;
-        let reported_text = end.err().map(|error| error.to_string()).unwrap_or_default();
+        let error_text = end.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(
-            reported_text.contains("did not open a WebSocket") && reported_text.contains(expect),
-            "{expect}: {reported_text}"
+            error_text.contains("did not open a WebSocket") && error_text.contains(expect),
+            "{expect}: {error_text}"
         );
     };
     let plain = |answer: Vec<u8>| String::from_utf8(answer).unwrap();

@@ -22,8 +22,8 @@ impl WebSocketHandshake {
     }
 
     /// Adds the headers of a WebSocket handshake to a request.
-    pub(super) fn apply_to(&self, question: HttpRequest) -> HttpRequest {
-        question
+    pub(super) fn apply_to(&self, request: HttpRequest) -> HttpRequest {
+        request
             .header("connection", "Upgrade")
             .header("upgrade", "websocket")
             .header("sec-websocket-version", "13")

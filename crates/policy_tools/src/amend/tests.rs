@@ -1,6 +1,6 @@
 //! Edits of hand-written policy files.
 
-use super::{ListBelow, apply_edit};
+use super::{ListBelow, add_commented_items, apply_edit};
 use governance::suggested_change::{EditAction, PolicyEdit, PolicyFile};
 
 fn check(text: &str, keys: &str, act: EditAction, expect: Option<&str>) {
@@ -93,4 +93,37 @@ fn unsupported_yaml_forms_are_not_edited() {
     for (text, keys, act) in cases {
         check(text, keys, act, None);
     }
+}
+
+#[test]
+fn added_items_keep_their_comments() {
+    let check = |text: &str, has_list_below: bool, expect: &str| {
+        let keys = ["tools", "t", "allowed_paths"].map(str::to_owned);
+        let items =
+            [("/b".to_owned(), "call 1".to_owned()), ("\"/c/*\"".to_owned(), "calls 2, 3".to_owned())];
+        let found = add_commented_items(text, &keys, has_list_below, &items);
+        assert_eq!(found.as_deref(), Some(expect), "{text}");
+    };
+    let block = "        # call 1\n        - /b\n        # calls 2, 3\n        - \"/c/*\"\n";
+    check("", true, &format!("tools:\n  t:\n    allowed_paths:\n      add:\n{block}"));
+    check("", false, &format!("tools:\n  t:\n    allowed_paths:\n{}", block.replace("        ", "      ")));
+    let listed = "tools:\n  t:\n    allowed_paths:\n        # mine\n        - /a\n";
+    check(listed, true, &format!("{listed}{block}"));
+    let changed = "tools:\n  t:\n    allowed_paths:\n      add:\n        - /a\n";
+    check(changed, true, &format!("{changed}{block}"));
+    check(
+        "tools:\n  t:\n    allowed_paths: [/a] # mine\n",
+        true,
+        "tools:\n  t:\n    # /b: call 1\n    # \"/c/*\": calls 2, 3\n    allowed_paths: [/a, /b, \"/c/*\"] # mine\n",
+    );
+    check(
+        "tools:\n  # mine\n  t: {allowed_paths: [/a], hard_links: allow}\n",
+        true,
+        "tools:\n  # mine\n  # /b: call 1\n  # \"/c/*\": calls 2, 3\n  t: {allowed_paths: [/a, /b, \"/c/*\"], hard_links: allow}\n",
+    );
+    check(
+        "tools:\n  t: {hard_links: allow}\n",
+        true,
+        "tools:\n  # /b: call 1\n  # \"/c/*\": calls 2, 3\n  t: {hard_links: allow, allowed_paths: {add: [/b, \"/c/*\"]}}\n",
+    );
 }

@@ -54,6 +54,25 @@ impl InsertPosition {
     }
 }
 
+impl InsertPosition {
+    /// Inserts the keys as nested lines, with a list below the last one.
+    pub(super) fn insert_items(&self, lines: &mut Vec<String>, items: &[(String, String)]) {
+        let keys = self.keys.iter().enumerate();
+        let keys = keys.map(|(depth, key)| format!("{}{key}:", " ".repeat(self.indent + 2 * depth)));
+        let below = commented_items(items, self.indent + 2 * self.keys.len());
+        lines.splice(self.line..self.line, keys.chain(below).collect::<Vec<_>>());
+    }
+}
+
+/// Returns the lines of list items, each below its comment.
+pub(super) fn commented_items(items: &[(String, String)], indent: usize) -> Vec<String> {
+    let dash = " ".repeat(indent);
+    items
+        .iter()
+        .flat_map(|(value, comment)| [format!("{dash}# {comment}"), format!("{dash}- {value}")])
+        .collect()
+}
+
 /// Finds a nested key. Returns `None` where one of the outer keys has its value on the same line.
 pub(super) fn find_key(lines: &[String], keys: &[String]) -> Option<KeyLookup> {
     let (mut scope, mut outer) = (0..lines.len(), None);

@@ -6,15 +6,17 @@ use std::path::PathBuf;
 use governance::files::{HardLinks, Isolation, NetworkAccess, ResultCacheScope};
 use governance::rules::Confinement;
 use governance::rules::{
-    Access, CommandRule, CommandRules, EffectivePolicy, ListedPattern, PathGlobs, PathList, ToolApprovals,
-    ToolRules, quote_yaml,
+    Access, CommandRule, CommandRules, EXACT_SUFFIX, EffectivePolicy, ListPurpose, ListedPattern, PathGlobs,
+    PathList, PathPattern, ToolApprovals, ToolRules, quote_yaml,
 };
 use tool::{Mode, RiskLevel, RuleRef};
 
 use super::{
     LoosenedBy, PolicyDifference, PolicyEffect, RankedSetting, RuleTexts, add_difference,
-    compare_allowed_hosts, compare_limits, compare_lists, compare_ranked, host_texts, rule_texts,
+    compare_allowed_hosts, compare_coverage, compare_limits, compare_lists, compare_ranked, host_texts,
+    rule_texts,
 };
+
 /// Compares the access of the tool in each mode, with approval and on paths where its own approval is waived.
 pub(super) fn compare_modes(
     before: &EffectivePolicy<'_>,
@@ -39,32 +41,43 @@ fn compare_access(
     };
     for mode in Mode::ALL {
         let ((old, _), (new, rule)) = (before.access(mode, attendance), after.access(mode, attendance));
-        let words = |access| match access {
-            Access::Denied => "is denied",
-            Access::Asks => "requires approval",
-            Access::Runs => "runs without approval",
-        };
-        let effect = match new.cmp(&old) {
-            Ordering::Less => PolicyEffect::Tightens,
-            Ordering::Equal => continue,
-            Ordering::Greater => PolicyEffect::Loosens,
-        };
-        let name = after.definition.name();
-        let what = format!("{name} in {mode}{place}: {} (before: {})", words(new), words(old));
-        add_difference(found, effect, what, rule);
+        compare_access_in(mode, (old, new), after, place, rule, found);
     }
+}
+
+pub(super) fn compare_access_in(
+    mode: Mode,
+    (old, new): (Access, Access),
+    after: &EffectivePolicy<'_>,
+    place: &str,
+    rule: Option<RuleRef>,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let words = |access| match access {
+        Access::Denied => "is denied",
+        Access::Asks => "requires approval",
+        Access::Runs => "runs without approval",
+    };
+    let effect = match new.cmp(&old) {
+        Ordering::Less => PolicyEffect::Tightens,
+        Ordering::Equal => return,
+        Ordering::Greater => PolicyEffect::Loosens,
+    };
+    let name = after.definition.name();
+    let what = format!("{name} in {mode}{place}: {} (before: {})", words(new), words(old));
+    add_difference(found, effect, what, rule);
 }
 
 /// Effective settings of a tool besides its modes, from the policy file or from its definition.
 #[derive(Default)]
 struct ToolSettings {
     /// `None` where the workspaces apply.
-    allowed_paths: Option<RuleTexts<String>>,
-    forbidden_paths: RuleTexts<String>,
-    unattended: RuleTexts<String>,
+    allowed_paths: Option<RuleTexts<ComparedPattern>>,
+    forbidden_paths: RuleTexts<ComparedPattern>,
+    unattended: RuleTexts<ComparedPattern>,
     program_folders: RuleTexts<String>,
-    allowed_commands: RuleTexts<Vec<Vec<String>>>,
-    forbidden_commands: RuleTexts<Vec<Vec<String>>>,
+    allowed_commands: RuleTexts<ComparedCommand>,
+    forbidden_commands: RuleTexts<ComparedCommand>,
     /// `None` where only the gateway applies.
     hosts: Option<RuleTexts<String>>,
     /// Limits by name; `None` means no limit. A higher value is looser.
@@ -207,21 +220,84 @@ fn confinement_limits(confinement: &Confinement) -> [(&'static str, Option<u64>)
     ]
 }
 
+/// Pattern that is ordered and compared by its text.
+#[derive(Clone)]
+struct ComparedPattern(PathPattern, String);
+
+impl ComparedPattern {
+    fn new(pattern: PathPattern) -> Self {
+        let text = pattern.to_string();
+        ComparedPattern(pattern, text)
+    }
+}
+
+impl PartialEq for ComparedPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.1 == other.1
+    }
+}
+
+impl Eq for ComparedPattern {}
+
+impl PartialOrd for ComparedPattern {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ComparedPattern {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.1.cmp(&other.1)
+    }
+}
+
 /// Keyed by the resolved path: a symbolic link with a new target changes a list whose text is unchanged.
-fn path_texts(globs: &PathGlobs) -> RuleTexts<String> {
+fn path_texts(globs: &PathGlobs) -> RuleTexts<ComparedPattern> {
     let written = globs.patterns().iter();
     let as_it_leads = written.clone().filter_map(|written| {
-        let (spelling, text) = (written.with_links_resolved()?.to_string(), &written.pattern);
-        let words = format!("{spelling} (resolved from {text})");
-        Some((spelling, (words, written.rule.clone())))
+        let (resolved, text) = (ComparedPattern::new(written.with_links_resolved()?), &written.pattern);
+        let words = format!("{} (resolved from {text})", resolved.1);
+        Some((resolved, (words, written.rule.clone())))
     });
-    let as_written =
-        rule_texts(written.map(|ListedPattern { pattern, rule, .. }| (pattern.to_string(), rule.clone())));
+    let as_written = written.clone().map(|ListedPattern { pattern, rule, .. }| {
+        let key = ComparedPattern::new(pattern.clone());
+        let text = key.1.clone();
+        (key, (text, rule.clone()))
+    });
     as_it_leads.chain(as_written).collect()
 }
 
-/// Keyed by the words themselves: two rules with the same display text may match differently.
-fn command_texts<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> RuleTexts<Vec<Vec<String>>> {
+/// Command rule that is ordered by what it matches: two rules with the same display text may match differently.
+#[derive(Clone)]
+struct ComparedCommand(CommandRule);
+
+impl ComparedCommand {
+    fn key(&self) -> (&[Vec<String>], bool) {
+        (&self.0.words, self.0.exact)
+    }
+}
+
+impl PartialEq for ComparedCommand {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ComparedCommand {}
+
+impl PartialOrd for ComparedCommand {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ComparedCommand {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+fn command_texts<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> RuleTexts<ComparedCommand> {
     let shown = |rule: &CommandRule| {
         let word = |choice: &Vec<String>| {
             let quoted: Vec<String> = choice.iter().map(|word| quote_yaml(word)).collect();
@@ -229,79 +305,55 @@ fn command_texts<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> RuleTe
         };
         match rule.words.as_slice() {
             [] => rule.to_string(),
-            words => words.iter().map(word).collect::<Vec<_>>().join(" "),
+            words => {
+                let end = if rule.exact { EXACT_SUFFIX } else { "" };
+                words.iter().map(word).collect::<Vec<_>>().join(" ") + end
+            }
         }
     };
-    rules.into_iter().map(|rule| (rule.words.clone(), (shown(rule), rule.rule.clone()))).collect()
+    let row = |rule: &CommandRule| (ComparedCommand(rule.clone()), (shown(rule), rule.rule.clone()));
+    rules.into_iter().map(row).collect()
+}
+
+/// Rules that a list of allowed paths is compared within.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ComparedLayer {
+    /// Policy of the home: without a list the workspaces apply.
+    Home,
+    /// Policy of a project: without a list nothing is restricted.
+    Project,
 }
 
 /// Compares every rule of a tool besides its access in each mode.
 pub(super) fn compare_rules(
     before: &EffectivePolicy<'_>,
     after: &EffectivePolicy<'_>,
+    scope: ComparedLayer,
     found: &mut Vec<PolicyDifference>,
 ) {
     let name = after.definition.name().as_str();
     let (old, new) = (ToolSettings::new(before), ToolSettings::new(after));
-    // Without a list the workspaces apply, so a list that is added or removed may open any new path.
-    match (&old.allowed_paths, &new.allowed_paths) {
-        (None, Some(list)) if list.is_empty() => {
-            add_difference(found, PolicyEffect::Tightens, format!("{name} may access no path"), None);
-        }
-        (None, Some(list)) => {
-            let rule = list.values().next().map(|(_, rule)| rule.clone());
-            add_difference(
-                found,
-                PolicyEffect::Loosens,
-                format!("{name} may access a list of paths instead of the workspaces"),
-                rule,
-            );
-        }
-        (Some(_), None) => {
-            add_difference(found, PolicyEffect::Loosens, format!("{name} may access all workspaces"), None)
-        }
-        (Some(old), Some(new)) => {
-            compare_lists(&format!("{name}: allowed path"), old, new, LoosenedBy::Addition, found)
-        }
-        (None, None) => {}
-    }
+    compare_allowed_paths(name, &old, &new, scope, found);
     let list = |what: &str| format!("{name}: {what}");
     for (what, old, new, loosened_by) in [
         ("forbidden path", &old.forbidden_paths, &new.forbidden_paths, LoosenedBy::Removal),
         ("unattended path", &old.unattended, &new.unattended, LoosenedBy::Addition),
-        ("program folder", &old.program_folders, &new.program_folders, LoosenedBy::Addition),
     ] {
-        compare_lists(&list(what), old, new, loosened_by, found);
+        compare_paths(&list(what), old, new, loosened_by, found);
     }
+    let folders = (&old.program_folders, &new.program_folders);
+    compare_lists(&list("program folder"), folders.0, folders.1, LoosenedBy::Addition, found);
     for (what, old, new, loosened_by) in [
         ("allowed command", &old.allowed_commands, &new.allowed_commands, LoosenedBy::Addition),
         ("forbidden command", &old.forbidden_commands, &new.forbidden_commands, LoosenedBy::Removal),
     ] {
-        compare_lists(&list(what), old, new, loosened_by, found);
+        compare_coverage(&list(what), old, new, loosened_by, &|wide, narrow| wide.0.covers(&narrow.0), found);
     }
-    match (&old.hosts, &new.hosts) {
-        (None, Some(_)) => {
-            add_difference(found, PolicyEffect::Tightens, format!("{name} may reach listed hosts only"), None)
-        }
-        (Some(_), None) => {
-            add_difference(
-                found,
-                PolicyEffect::Loosens,
-                format!("{name} may reach every host that the gateway allows"),
-                None,
-            );
-        }
-        (Some(old), Some(new)) => compare_allowed_hosts(&list("allowed host"), old, new, found),
-        (None, None) => {}
-    }
+    compare_hosts(name, &old, &new, found);
     if let Some(order) = new.cost.partial_cmp(&old.cost).filter(|order| order.is_ne()) {
         let effect = if order.is_lt() { PolicyEffect::Loosens } else { PolicyEffect::Tightens };
-        add_difference(
-            found,
-            effect,
-            format!("{name}: cost of a call: {} becomes {}", old.cost, new.cost),
-            None,
-        );
+        let what = format!("{name}: cost of a call: {} becomes {}", old.cost, new.cost);
+        add_difference(found, effect, what, None);
     }
     for ((what, old), (_, new)) in old.limits.into_iter().zip(new.limits) {
         compare_limits(&list(what), old, new, found);
@@ -309,4 +361,55 @@ pub(super) fn compare_rules(
     for (old, new) in old.ranked.iter().zip(&new.ranked) {
         compare_ranked(&list(""), old, new, found);
     }
+}
+
+fn compare_paths(
+    what: &str,
+    old: &RuleTexts<ComparedPattern>,
+    new: &RuleTexts<ComparedPattern>,
+    loosened_by: LoosenedBy,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let purpose = match loosened_by {
+        LoosenedBy::Addition => ListPurpose::Allow,
+        LoosenedBy::Removal => ListPurpose::Forbid,
+    };
+    let covers = |wide: &ComparedPattern, narrow: &ComparedPattern| wide.0.covers(&narrow.0, purpose);
+    compare_coverage(what, old, new, loosened_by, &covers, found);
+}
+
+/// Without a list the workspaces apply, so a list that is added or removed may open any new path.
+fn compare_allowed_paths(
+    name: &str,
+    old: &ToolSettings,
+    new: &ToolSettings,
+    scope: ComparedLayer,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let is_project = scope == ComparedLayer::Project;
+    let (effect, what) = match (&old.allowed_paths, &new.allowed_paths) {
+        (None, None) => return,
+        (Some(old), Some(new)) => {
+            return compare_paths(&format!("{name}: allowed path"), old, new, LoosenedBy::Addition, found);
+        }
+        (None, Some(list)) if list.is_empty() => (PolicyEffect::Tightens, "may access no path"),
+        (None, Some(_)) if is_project => (PolicyEffect::Tightens, "may access the listed paths only"),
+        (None, Some(_)) => (PolicyEffect::Loosens, "may access a list of paths instead of the workspaces"),
+        (Some(_), None) if is_project => (PolicyEffect::Loosens, "may access the whole project"),
+        (Some(_), None) => (PolicyEffect::Loosens, "may access all workspaces"),
+    };
+    let rule = new.allowed_paths.as_ref().and_then(|list| list.values().next());
+    add_difference(found, effect, format!("{name} {what}"), rule.map(|(_, rule)| rule.clone()));
+}
+
+fn compare_hosts(name: &str, old: &ToolSettings, new: &ToolSettings, found: &mut Vec<PolicyDifference>) {
+    let (effect, what) = match (&old.hosts, &new.hosts) {
+        (None, None) => return,
+        (Some(old), Some(new)) => {
+            return compare_allowed_hosts(&format!("{name}: allowed host"), old, new, found);
+        }
+        (None, Some(_)) => (PolicyEffect::Tightens, "may reach listed hosts only"),
+        (Some(_), None) => (PolicyEffect::Loosens, "may reach every host that the gateway allows"),
+    };
+    add_difference(found, effect, format!("{name} {what}"), None);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::judge_tests::{definition, machine};
+use crate::{Workspace, WorkspaceAccess, Workspaces, files, policy_environment};
 
 const OLD_TOOLS: &str = "tools:
   write_file:
@@ -234,8 +235,7 @@ fn changed_secret_action_and_cost_cap_loosen() {
     };
     let cap = |rules: &str| format!("sessions: {{cost_cap: {{{rules}}}}}\n");
     for (old, new, words) in [
-        (secret("block"), secret("warn"), "secret removed: key (block)"),
-        (secret("warn"), secret("block"), "secret removed: key (warn)"),
+        (secret("block"), secret("warn"), "secret key `x`: it is only logged (before: is blocked)"),
         (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "the cost cap of a turn"),
         (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "the cost cap of a turn"),
     ] {
@@ -244,6 +244,121 @@ fn changed_secret_action_and_cost_cap_loosen() {
             |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.description.contains(words);
         assert!(found.iter().any(loosens), "{old} → {new}: {found:#?}");
     }
+}
+
+#[test]
+fn stricter_secret_action_tightens() {
+    let load = |action: &str| {
+        let list = format!("[{{name: key, pattern: x, action: {action}}}]");
+        let safety = format!("{SAFETY}content_filtering: {{secret_patterns: {list}}}\n");
+        machine("tools: {}\n").safety(&safety).policy()
+    };
+    let found = compare_policies(&load("warn"), &load("block"), &[definition("read_file")]);
+    let found: Vec<_> = found.iter().map(|one| (one.effect, one.description.as_str())).collect();
+    assert_eq!(found, [(PolicyEffect::Tightens, "secret key `x`: it is blocked (before: is only logged)")]);
+}
+
+/// Lists are compared by what they match, whatever the text of the entries.
+#[test]
+fn lists_are_compared_by_what_can_happen() {
+    use PolicyEffect::{Loosens, Neutral, Tightens};
+    for (tool, old, new, effect) in [
+        ("write_file", "allowed_paths: [/a/**]", "allowed_paths: [/a/b/**, /a/c]", Tightens),
+        ("write_file", "allowed_paths: [/a/b/**]", "allowed_paths: [/a/**]", Loosens),
+        ("write_file", "allowed_paths: [/a/**]", "allowed_paths: [/ab/**]", Loosens),
+        ("write_file", "allowed_paths: [/a/**, /a/b]", "allowed_paths: [/a/**]", Neutral),
+        ("write_file", "forbidden_paths: [/a/secret]", "forbidden_paths: [/a]", Tightens),
+        ("write_file", "forbidden_paths: [/a]", "forbidden_paths: [/a/secret]", Loosens),
+        ("write_file", "forbidden_paths: [\"**/.env\"]", "forbidden_paths: [/x/.env]", Loosens),
+        ("write_file", "unattended_paths: [/a/**]", "unattended_paths: [/a/b]", Tightens),
+        ("run", "allowed_commands: [git]", "allowed_commands: [{argv: [git, [status, diff]]}]", Tightens),
+        ("run", "allowed_commands: [{argv: [git, status]}]", "allowed_commands: [git]", Loosens),
+        ("run", "allowed_commands: [\"*\"]", "allowed_commands: [ls]", Tightens),
+        ("run", "forbidden_commands: [{argv: [git, push]}]", "forbidden_commands: [git]", Tightens),
+        ("run", "forbidden_commands: [git]", "forbidden_commands: [{argv: [git, push]}]", Loosens),
+        ("fetch", "allowed_domains: [\"*\"]", "allowed_domains: [docs.python.org]", Tightens),
+    ] {
+        let load = |entry: &str| machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).policy();
+        let found = compare_policies(&load(old), &load(new), &[definition(tool)]);
+        let effects: Vec<_> = found.iter().map(|one| one.effect).collect();
+        assert_eq!(effects.iter().max(), Some(&effect), "{old} → {new}: {found:#?}");
+        assert!(effect == Loosens || !effects.contains(&Loosens), "{old} → {new}: {found:#?}");
+    }
+}
+
+#[test]
+fn project_policies_are_compared_rule_by_rule() {
+    use PolicyEffect::{Loosens, Neutral, Tightens};
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let here = Workspaces::new(vec![Workspace::open(&root, WorkspaceAccess::ReadWrite).unwrap()]);
+    let around = policy_environment::PolicyEnvironment {
+        variables: policy_environment::PathVariables::with_home(&root),
+        protected: policy_environment::ProtectedFolders::default(),
+        name_comparison: policy_environment::NameComparison::CaseSensitive,
+    };
+    let load = |project: &str, home: &str| {
+        let file = root.join(files::PROJECT_POLICY);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        match project {
+            "" => drop(std::fs::remove_file(&file)),
+            text => strict_yaml::replace_private_file(&file, text.as_bytes()).unwrap(),
+        }
+        machine(home).policy().with_projects(&here, &around).unwrap()
+    };
+    let tools = [definition("write_file"), definition("run"), definition("read_file")];
+    let tools: Vec<&ToolDefinition> = tools.iter().collect();
+    let (none, home) = (Workspaces::default(), "tools: {}\n");
+    let check = |old: &str, new: &str, workspaces: &Workspaces, home: &str, effect: PolicyEffect| {
+        let found = compare_projects(&load(old, home), &load(new, home), workspaces, &tools);
+        let strongest = found.iter().map(|one| one.effect).max();
+        assert_eq!(strongest, Some(effect), "{old} → {new}: {found:#?}");
+    };
+    let entry = |tool: &str, text: &str| format!("tools: {{{tool}: {{{text}}}}}\n");
+    let write = |text: &str| entry("write_file", text);
+    check("", &write("allowed_paths: [src/**]"), &here, home, Tightens);
+    check(&write("allowed_paths: [src/**]"), "", &here, home, Loosens);
+    // The folder is no workspace any more: nothing of the policy is missed, unless a tool lists paths there.
+    check(&write("allowed_paths: [src/**]"), "", &none, home, Neutral);
+    let listed = format!("tools: {{read_file: {{allowed_paths: [\"{}/**\"]}}}}\n", root.display());
+    check(&write("allowed_paths: [src/**]"), "", &none, &listed, Loosens);
+    check(&write("allowed_paths: [src/**]"), &write("allowed_paths: [src/a/**]"), &here, home, Tightens);
+    check(&write("allowed_paths: [src/a/**]"), &write("allowed_paths: [src/**]"), &here, home, Loosens);
+    check(
+        &write("forbidden_paths: [x]"),
+        &write("allowed_paths: [], forbidden_paths: [x]"),
+        &here,
+        home,
+        Tightens,
+    );
+    check(&write("max_file_size_mb: 1"), &write("max_file_size_mb: 2"), &here, home, Loosens);
+    check(&write("requires_approval: true"), &write("requires_approval: false"), &here, home, Loosens);
+    check(&write("forbidden_in_modes: [ALERT]"), &write("forbidden_in_modes: []"), &here, home, Loosens);
+    check(
+        &entry("run", "allowed_commands: [ls]"),
+        &entry("run", "allowed_commands: [ls, rm]"),
+        &here,
+        home,
+        Loosens,
+    );
+    check(
+        &entry("run", "allowed_commands: [ls, rm]"),
+        &entry("run", "allowed_commands: [ls]"),
+        &here,
+        home,
+        Tightens,
+    );
+    check(
+        &entry("run", "allowed_commands: [ls]"),
+        &entry("run", "forbidden_commands: [rm]"),
+        &here,
+        home,
+        Loosens,
+    );
+    let forbids = |path: &str| format!("forbidden_paths: [{path}]\ntools: {{}}\n");
+    check(&forbids("a"), &forbids("b"), &here, home, Loosens);
+    let (plain, commented) = (load(&forbids("a"), home), load(&format!("# why\n{}", forbids("a")), home));
+    assert!(compare_projects(&plain, &commented, &here, &tools).is_empty(), "a comment is no difference");
 }
 
 #[test]

@@ -17,6 +17,8 @@ use tool::{Mode, ToolDefinition};
 use super::LintFindings;
 use super::cover_index::CoverIndex;
 
+mod write_scope;
+
 /// Tool whose forbidden paths must not be readable by any tool.
 const READ_TOOL: &str = "read_file";
 /// Tool whose forbidden paths must not be changed by any tool.
@@ -45,6 +47,7 @@ pub fn lint_between<'a>(
     findings.check_other_tools("read", read, &tools, workspaces, shows);
     let written = own_part(list_of(WRITE_TOOL)).iter();
     findings.check_other_tools("change", written, &tools, workspaces, changes_files);
+    write_scope::check(&mut findings, &tools, workspaces);
     findings.findings.sort_by_key(|found| found.line);
     findings.findings
 }

@@ -93,27 +93,27 @@ impl ProbeTargets {
         vec![PROBE_NAME.to_owned(), file, self.process.to_string(), address, self.processes.to_string()]
     }
 
-    fn parse(mut words: impl Iterator<Item = String>) -> Option<ProbeTargets> {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Option<ProbeTargets> {
         Some(ProbeTargets {
-            file: words.next()?.into(),
-            process: words.next()?.parse().ok()?,
-            address: words.next()?.parse().ok()?,
-            processes: words.next()?.parse().ok()?,
+            file: arguments.next()?.into(),
+            process: arguments.next()?.parse().ok()?,
+            address: arguments.next()?.parse().ok()?,
+            processes: arguments.next()?.parse().ok()?,
         })
     }
 }
 
 /// Runs inside the sandbox: makes all attempts and prints the `errno` of each, 0 for success.
-pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
-    let Some(targets) = ProbeTargets::parse(words) else { return ExitCode::FAILURE };
+pub(crate) fn run(arguments: impl Iterator<Item = String>) -> ExitCode {
+    let Some(targets) = ProbeTargets::parse(arguments) else { return ExitCode::FAILURE };
     let mut text = String::new();
     for push in ProbeAttempt::ALL {
         if push == ProbeAttempt::Fork && targets.processes == 0 {
             continue;
         }
-        let answer =
+        let errno =
             attempt(push, &targets).map_or_else(|error| error.raw_os_error().unwrap_or(-1), |()| SUCCEEDED);
-        let _ = writeln!(text, "{push:?} {answer}");
+        let _ = writeln!(text, "{push:?} {errno}");
     }
     match io::Write::write_all(&mut io::stdout(), text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -124,7 +124,7 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
 /// Parses the output outside the sandbox; returns the result of one attempt, if there is one.
 pub(crate) fn result_of(text: &str, push: ProbeAttempt) -> Option<i32> {
     let name = format!("{push:?} ");
-    text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|answer| answer.parse().ok())
+    text.lines().find_map(|line| line.strip_prefix(&name)).and_then(|errno| errno.parse().ok())
 }
 
 fn attempt(push: ProbeAttempt, targets: &ProbeTargets) -> io::Result<()> {

@@ -42,12 +42,12 @@ impl ActiveRuns {
     pub(crate) async fn close(&self) {
         self.closing.send_replace(true);
         loop {
-            let mut left = std::pin::pin!(self.released.notified());
-            left.as_mut().enable();
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
             if self.lock().is_empty() {
                 return;
             }
-            left.await;
+            released.await;
         }
     }
 

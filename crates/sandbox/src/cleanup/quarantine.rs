@@ -35,7 +35,7 @@ const MAX_ATTEMPTS: usize = 8;
 /// Renames a file in its folder, so that other programs do not find it under the name they act on. Returns
 /// `None` if it no longer exists.
 pub(crate) fn quarantine(path: &Path) -> Option<Quarantined> {
-    let moved_to = match move_aside(path) {
+    let moved_to = match rename_to_quarantine(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
             tracing::warn!(%error, path = ?path, "could not quarantine a leftover file");
@@ -46,7 +46,7 @@ pub(crate) fn quarantine(path: &Path) -> Option<Quarantined> {
     Some(Quarantined { path: path.to_owned(), moved_to })
 }
 
-fn move_aside(path: &Path) -> io::Result<PathBuf> {
+fn rename_to_quarantine(path: &Path) -> io::Result<PathBuf> {
     let above = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     match rename_in(above, path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -62,9 +62,9 @@ fn rename_in(above: &Path, path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = open_folder::open(above, open_folder::HANDLE)?;
     for _ in 0..MAX_ATTEMPTS {
-        let aside = quarantine_name(name, random_number());
-        match renameat_with(&folder, name, &folder, &aside, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(path.with_file_name(aside)),
+        let new_name = quarantine_name(name, random_number());
+        match renameat_with(&folder, name, &folder, &new_name, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(path.with_file_name(new_name)),
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -82,9 +82,9 @@ fn quarantine_name(name: &OsStr, number: u64) -> OsString {
     let ending = format!(".{SUFFIX}-{number:016x}");
     let most = MAX_NAME_BYTES - ending.len();
     let prefix = name.as_bytes().get(..most).unwrap_or(name.as_bytes());
-    let mut aside = OsStr::from_bytes(prefix).to_owned();
-    aside.push(ending);
-    aside
+    let mut new_name = OsStr::from_bytes(prefix).to_owned();
+    new_name.push(ending);
+    new_name
 }
 
 /// Files of earlier runs of this process that could not be quarantined. As long as one exists, nothing runs in
@@ -103,7 +103,9 @@ impl Leftovers {
     pub(crate) fn retry_or_refuse(&self, folders: &[PathBuf]) -> Result<(), SandboxError> {
         let mut names = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         let is_here = |name: &Path| folders.iter().any(|folder| name.starts_with(folder));
-        names.retain(|name| !is_here(name) || quarantine(name).is_some_and(|aside| aside.moved_to.is_none()));
+        names.retain(|name| {
+            !is_here(name) || quarantine(name).is_some_and(|quarantined| quarantined.moved_to.is_none())
+        });
         match names.iter().find(|name| is_here(name)) {
             Some(name) => Err(SandboxError::LeftoverPresent(name.clone())),
             None => Ok(()),

@@ -93,14 +93,14 @@ impl UnfinishedRun {
         self.baseline.writable.iter().for_each(|path| writer.put("writable", path));
         self.baseline.hidden.iter().for_each(|path| writer.put("hidden", path));
         self.baseline.repositories.iter().for_each(|path| writer.put("repository", path));
-        for (path, kept) in &self.baseline.protected {
+        for (path, protected_file) in &self.baseline.protected {
             writer.put("protected", path);
-            for (one, other) in [kept.file, kept.created, kept.parent] {
+            for (one, other) in [protected_file.file, protected_file.created, protected_file.parent] {
                 writer.put_number("of", one);
                 writer.put_number("of", other);
             }
-            writer.put_number("of", u64::from(kept.is_symlink));
-            writer.put_number("of", u64::from(kept.is_in_repository));
+            writer.put_number("of", u64::from(protected_file.is_symlink));
+            writer.put_number("of", u64::from(protected_file.is_in_repository));
         }
         writer.into_frame()
     }
@@ -130,14 +130,14 @@ impl UnfinishedRun {
                 }
                 "protected" | "kept" => {
                     let mut fact = || wire_format::parse_number(&pairs.next().ok_or_else(invalid)?.1);
-                    let kept = ProtectedFile {
+                    let protected_file = ProtectedFile {
                         file: (fact()?, fact()?),
                         created: (fact()?, fact()?),
                         parent: (fact()?, fact()?),
                         is_symlink: fact()? == 1,
                         is_in_repository: fact()? == 1,
                     };
-                    before.protected.insert(value.into(), kept);
+                    before.protected.insert(value.into(), protected_file);
                 }
                 _ => return Err(invalid()),
             }

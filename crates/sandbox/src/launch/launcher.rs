@@ -44,18 +44,18 @@ static HAS_ENTERED: AtomicBool = AtomicBool::new(false);
 /// this first: without the call it would not become a launcher when started again, so
 /// [`Sandbox`](crate::Sandbox) starts none.
 pub fn enter() -> ProcessRole {
-    let mut words = std::env::args_os();
-    let name = words.next().unwrap_or_default();
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().unwrap_or_default();
     if name == WORKER_NAME {
-        return ProcessRole::Worker(words.next().unwrap_or_default().to_string_lossy().into_owned());
+        return ProcessRole::Worker(arguments.next().unwrap_or_default().to_string_lossy().into_owned());
     }
     if name == probe::PROBE_NAME {
-        return ProcessRole::Launcher(probe::run(words.map(|word| word.to_string_lossy().into_owned())));
+        return ProcessRole::Launcher(probe::run(arguments.map(|word| word.to_string_lossy().into_owned())));
     }
     if name == LAUNCHER_NAME {
-        let tier = words.next().map(|word| spec::parse_tier(&word));
+        let tier = arguments.next().map(|word| spec::parse_tier(&word));
         let served = match tier {
-            Some(Ok(tier)) => run_launcher(tier, &words.next().unwrap_or_default()),
+            Some(Ok(tier)) => run_launcher(tier, &arguments.next().unwrap_or_default()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         };
         return ProcessRole::Launcher(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE });

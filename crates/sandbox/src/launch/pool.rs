@@ -241,11 +241,11 @@ impl LauncherPool {
 
     /// Starts launchers for later calls. Called after a call, so that it delays none.
     pub(crate) fn refill(self: &Arc<Self>) {
-        while let Some((number, place)) = self.reserve() {
+        while let Some((number, slot)) = self.reserve() {
             tokio::spawn(async move {
-                let pool = Arc::clone(&place.pool);
+                let pool = Arc::clone(&slot.pool);
                 let started = Launcher::start(pool.tier).await;
-                let Some(name) = started.ok().and_then(|launcher| place.fill(launcher)) else { return };
+                let Some(name) = started.ok().and_then(|launcher| slot.fill(launcher)) else { return };
                 // Staggered, so that not all are released at once.
                 tokio::time::sleep(
                     pool.idle_timeout + Duration::from_secs(number as u64).min(pool.idle_timeout),

@@ -63,8 +63,8 @@ impl RunSpec {
         self.variables.iter().for_each(|word| writer.put("variable", word));
         self.writable.iter().for_each(|path| writer.put("writable", path));
         self.readable.iter().for_each(|path| writer.put("readable", path));
-        self.hidden.iter().for_each(|held| write_expected_file(&mut writer, "hidden", held));
-        self.protected.iter().for_each(|held| write_expected_file(&mut writer, "protected", held));
+        self.hidden.iter().for_each(|expected| write_expected_file(&mut writer, "hidden", expected));
+        self.protected.iter().for_each(|expected| write_expected_file(&mut writer, "protected", expected));
         self.pinned.iter().for_each(|path| writer.put("pinned", path));
         self.limits.write_fields(&mut writer);
         writer.into_frame()
@@ -172,10 +172,10 @@ impl RunLimits {
 }
 
 /// Writes a path, followed by the file that must be there.
-fn write_expected_file(writer: &mut MessageWriter, name: &str, held: &ExpectedFile) {
-    writer.put(name, &held.path);
-    writer.put_number("of", held.file.0);
-    writer.put_number("of", held.file.1);
+fn write_expected_file(writer: &mut MessageWriter, name: &str, expected: &ExpectedFile) {
+    writer.put(name, &expected.path);
+    writer.put_number("of", expected.file.0);
+    writer.put_number("of", expected.file.1);
 }
 
 fn read_expected_file(

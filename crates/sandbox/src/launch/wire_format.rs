@@ -52,14 +52,15 @@ fn framed(body: &[u8]) -> Vec<u8> {
 
 /// Parses the pairs of a message.
 pub(crate) fn parse_pairs(bytes: &[u8]) -> io::Result<Vec<(String, OsString)>> {
-    let mut words = bytes.split(|byte| *byte == 0);
-    if bytes.is_empty() || words.next_back() != Some(&[][..]) {
+    let mut fields = bytes.split(|byte| *byte == 0);
+    if bytes.is_empty() || fields.next_back() != Some(&[][..]) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "truncated message"));
     }
     let mut pairs = Vec::new();
-    while let Some(name) = words.next() {
-        let value =
-            words.next().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "name without a value"))?;
+    while let Some(name) = fields.next() {
+        let value = fields
+            .next()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "name without a value"))?;
         pairs.push((String::from_utf8_lossy(name).into_owned(), OsString::from_vec(value.to_vec())));
     }
     Ok(pairs)

@@ -33,9 +33,15 @@ pub struct WorkerTask {
 
 impl WorkerTask {
     pub(crate) fn confined(&self) -> Result<ConfinedCommand, SandboxError> {
-        let words = vec![WORKER_NAME.into(), self.name.into()];
+        let arguments = vec![WORKER_NAME.into(), self.name.into()];
         let program = program::current_program()?;
-        Ok(ConfinedCommand::without_grants(program, words, self.memory_bytes, self.processes, self.lifetime))
+        Ok(ConfinedCommand::without_grants(
+            program,
+            arguments,
+            self.memory_bytes,
+            self.processes,
+            self.lifetime,
+        ))
     }
 }
 
@@ -57,14 +63,14 @@ impl SandboxWorker {
         tier: SandboxTier,
         mut launcher: Launcher,
     ) -> Result<SandboxWorker, SandboxError> {
-        let (orders, stdin) = launch::stdin_pipe().map_err(SandboxError::Launcher)?;
-        let (answers, stdout) = launch::output_pipe().map_err(SandboxError::Launcher)?;
-        let nowhere = File::options().write(true).open("/dev/null").map_err(SandboxError::Launcher)?;
-        let stderr = OwnedFd::from(nowhere);
+        let (requests, stdin) = launch::stdin_pipe().map_err(SandboxError::Launcher)?;
+        let (responses, stdout) = launch::output_pipe().map_err(SandboxError::Launcher)?;
+        let null_device = File::options().write(true).open("/dev/null").map_err(SandboxError::Launcher)?;
+        let stderr = OwnedFd::from(null_device);
         let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         launch::send_request(&mut launcher, confined, tier, descriptors).await?;
         launcher.wait_until_started().await?;
-        Ok(SandboxWorker { launcher, tier, requests: orders, responses: answers })
+        Ok(SandboxWorker { launcher, tier, requests, responses })
     }
 
     /// Returns the sandbox tier in which it runs.

@@ -140,8 +140,8 @@ fn kill_remaining() {
 }
 
 /// Reaps one ended process, if there is one; returns its id and its exit code or negated signal.
-fn reap_one(whom: Option<Pid>) -> Option<(Pid, i32)> {
-    raw_syscalls::wait(whom, WaitPidFlag::WNOHANG).ok().flatten()
+fn reap_one(pid: Option<Pid>) -> Option<(Pid, i32)> {
+    raw_syscalls::wait(pid, WaitPidFlag::WNOHANG).ok().flatten()
 }
 
 /// Delay between two orphans once `REAP_BURST` of them have been reaped without it. Until it is reaped, an

@@ -58,17 +58,17 @@ impl LandlockRules {
     ) -> Result<LandlockRules, SetupFailure> {
         let abi = abi()?;
         let mut rules = ruleset(abi, network).map_err(|error| landlock_error("create", &error))?;
-        let look = AccessFs::ReadFile | AccessFs::ReadDir;
+        let read_access = AccessFs::ReadFile | AccessFs::ReadDir;
         let use_device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
-        let use_terminal = look | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let use_terminal = read_access | AccessFs::WriteFile | AccessFs::IoctlDev;
         let own_terminals = match terminals {
             TerminalAccess::Own => OWN_TERMINALS,
             TerminalAccess::None => &[],
         };
         for (list, access) in [
             (SYSTEM_FOLDERS, AccessFs::from_read(abi)),
-            (INFORMATION_DIRS, look),
-            (READ_ONLY_DEVICES, look),
+            (INFORMATION_DIRS, read_access),
+            (READ_ONLY_DEVICES, read_access),
             (SAFE_DEVICES, use_device & AccessFs::from_all(abi)),
             (own_terminals, use_terminal & AccessFs::from_all(abi)),
         ] {

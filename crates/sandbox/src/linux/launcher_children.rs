@@ -44,8 +44,8 @@ fn open_pidfd(process: i32) -> Option<OwnedFd> {
 /// gone, so it ends.
 pub(crate) fn wait_for_launcher(process: u32, longest: Duration) {
     let Some(handle) = i32::try_from(process).ok().and_then(open_pidfd) else { return };
-    let words = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    if words.split(|byte| *byte == 0).next() != Some(LAUNCHER_NAME.as_bytes()) {
+    let cmdline = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    if cmdline.split(|byte| *byte == 0).next() != Some(LAUNCHER_NAME.as_bytes()) {
         return;
     }
     wait_one(&handle, longest);

@@ -54,13 +54,13 @@ pub(crate) fn build(spec: &RunSpec) -> Result<(), SetupFailure> {
     }
     // Fault injection point in the middle of the mounts: a half-built view must not start a program.
     layers::check_injected_fault(SetupStep::Mounts)?;
-    for held in layers::if_enabled(SandboxLayer::ProtectedPaths, spec.protected.as_slice()) {
-        protect(held)?;
+    for expected in layers::if_enabled(SandboxLayer::ProtectedPaths, spec.protected.as_slice()) {
+        protect(expected)?;
     }
     if let Some(masks) = masks {
         layers::if_enabled(SandboxLayer::HiddenPaths, spec.hidden.as_slice())
             .iter()
-            .try_for_each(|held| masks.cover(held))?;
+            .try_for_each(|expected| masks.cover(expected))?;
     }
     Ok(())
 }
@@ -72,8 +72,9 @@ const KERNEL_DIRS: &[&str] = &["/proc", "/dev", "/sys", SCRATCH_DIR];
 /// Landlock restricts opening, but not `stat`, `readlink`, extended attributes and inotify. Returns the covers, still
 /// writable.
 fn hide_outside(spec: &RunSpec) -> Result<Vec<(PathBuf, OwnedFd)>, SetupFailure> {
-    let is_retained =
-        |path: &Path| KERNEL_DIRS.iter().chain(SYSTEM_FOLDERS).any(|kept| path == Path::new(kept));
+    let is_retained = |path: &Path| {
+        KERNEL_DIRS.iter().chain(SYSTEM_FOLDERS).any(|system_path| path == Path::new(system_path))
+    };
     let entries = with_path("/", std::fs::read_dir("/"))?.flatten();
     let is_folder = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
     let folders: Vec<PathBuf> =
@@ -171,18 +172,18 @@ fn attach_to(tree: impl AsFd, target: &OwnedFd, path: &Path) -> Result<(), Setup
 
 /// Opens the file that was found at this path, and fails if it is another one. Another run could have moved
 /// the file away, so that this sandbox neither hides nor protects it, and then back.
-fn open_expected(held: &ExpectedFile) -> Result<OwnedFd, SetupFailure> {
-    let found = open(&held.path)?;
-    let is_same = with_path(&held.path, file_identity::file_id_of_open(&found))? == held.file;
+fn open_expected(expected: &ExpectedFile) -> Result<OwnedFd, SetupFailure> {
+    let found = open(&expected.path)?;
+    let is_same = with_path(&expected.path, file_identity::file_id_of_open(&found))? == expected.file;
     match is_same || !layers::is_enabled(SandboxLayer::FileIdentity) {
         true => Ok(found),
-        false => with_path(&held.path, Err(io::Error::from_raw_os_error(libc::ESTALE))),
+        false => with_path(&expected.path, Err(io::Error::from_raw_os_error(libc::ESTALE))),
     }
 }
 
 /// Mounts a protected path read-only.
-fn protect(held: &ExpectedFile) -> Result<(), SetupFailure> {
-    let (path, found) = (held.path.as_path(), open_expected(held)?);
+fn protect(expected: &ExpectedFile) -> Result<(), SetupFailure> {
+    let (path, found) = (expected.path.as_path(), open_expected(expected)?);
     let tree = clone_mount(&found, path)?;
     with_path(
         path,
@@ -283,8 +284,8 @@ impl HidingMounts {
         Ok(HidingMounts { file: open(&file)?, folder: open(&folder)? })
     }
 
-    fn cover(&self, held: &ExpectedFile) -> Result<(), SetupFailure> {
-        let (path, found) = (held.path.as_path(), open_expected(held)?);
+    fn cover(&self, expected: &ExpectedFile) -> Result<(), SetupFailure> {
+        let (path, found) = (expected.path.as_path(), open_expected(expected)?);
         let facts = with_path(path, rustix::fs::fstat(&found))?;
         let is_folder = FileType::from_raw_mode(facts.st_mode) == FileType::Directory;
         let mask = if is_folder { &self.folder } else { &self.file };

@@ -75,8 +75,11 @@ fn drop_capabilities() -> io::Result<()> {
         None,
         CapabilitySets { effective: none, permitted: none, inheritable: none },
     )?;
-    let left = rustix::thread::capabilities(None)?;
-    match left.effective.is_empty() && left.permitted.is_empty() && left.inheritable.is_empty() {
+    let capabilities = rustix::thread::capabilities(None)?;
+    match capabilities.effective.is_empty()
+        && capabilities.permitted.is_empty()
+        && capabilities.inheritable.is_empty()
+    {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::EPERM)),
     }

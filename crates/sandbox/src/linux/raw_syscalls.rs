@@ -91,9 +91,9 @@ pub(crate) fn set_mount_flags(tree: impl AsFd, reach: MountScope, flags: u64) ->
 pub(crate) fn landlock_version() -> i32 {
     const VERSION: u32 = 1;
     // SAFETY: with this flag the kernel reads no structure and only answers with a number.
-    let answer =
+    let result =
         unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
-    i32::try_from(answer).unwrap_or(0).max(0)
+    i32::try_from(result).unwrap_or(0).max(0)
 }
 
 /// Compares the address spaces of two processes in the kernel's order; equal if they share one.
@@ -104,7 +104,7 @@ pub(crate) fn compare_address_spaces(one: i32, other: i32) -> io::Result<std::cm
         0 => Ok(std::cmp::Ordering::Equal),
         1 => Ok(std::cmp::Ordering::Less),
         2 => Ok(std::cmp::Ordering::Greater),
-        answer => checked(answer).and(Err(io::ErrorKind::Unsupported.into())),
+        result => checked(result).and(Err(io::ErrorKind::Unsupported.into())),
     }
 }
 
@@ -131,11 +131,11 @@ pub(crate) fn reset_signals() {
 /// Waits for a child as the flags say and reaps it. Returns its process id and its exit code, or its signal
 /// as a negative number; `None` if no child has ended. Uses numbers because real-time signals have no names
 /// in the signal library, and a process that such a signal ended must still count as ended.
-pub(crate) fn wait(whom: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<(Pid, i32)>> {
-    let whom = whom.map_or(-1, Pid::as_raw);
+pub(crate) fn wait(pid: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<(Pid, i32)>> {
+    let pid = pid.map_or(-1, Pid::as_raw);
     let mut status = 0;
     // SAFETY: the kernel writes one number to a valid location.
-    let who = Errno::result(unsafe { libc::waitpid(whom, &raw mut status, flags.bits()) })?;
+    let who = Errno::result(unsafe { libc::waitpid(pid, &raw mut status, flags.bits()) })?;
     let end = match libc::WIFSIGNALED(status) {
         true => -libc::WTERMSIG(status),
         false => libc::WEXITSTATUS(status),
@@ -150,9 +150,9 @@ pub(crate) fn has_ended(child: Pid) -> bool {
     // SAFETY: all of its fields may be zero.
     let mut facts: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel fills the structure, or leaves it as it is.
-    let asked = unsafe { libc::waitid(libc::P_PID, id, &raw mut facts, flags) };
+    let result = unsafe { libc::waitid(libc::P_PID, id, &raw mut facts, flags) };
     // SAFETY: the kernel has filled it for a child, or it is zero.
-    asked == 0 && unsafe { facts.si_pid() } != 0
+    result == 0 && unsafe { facts.si_pid() } != 0
 }
 
 /// Waits at most `longest` for one of these signals, which must be blocked.
@@ -185,6 +185,6 @@ pub(crate) fn request_trace() -> io::Result<()> {
     checked(unsafe { libc::ptrace(libc::PTRACE_TRACEME) })
 }
 
-fn checked(answer: libc::c_long) -> io::Result<()> {
-    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+fn checked(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -74,8 +74,8 @@ fn rules(tier: SandboxTier, network: NetworkAccess) -> Vec<SyscallRule> {
             calls.entry(syscall_number(number)).or_insert(part);
         }
     };
-    for (number, answer) in REFUSED {
-        put(SandboxLayer::RefusedSyscalls, *number, vec![refuse(*answer)]);
+    for (number, refusal) in REFUSED {
+        put(SandboxLayer::RefusedSyscalls, *number, vec![refuse(*refusal)]);
     }
     for number in SEND_CALLS.iter().filter(|_| network == NetworkAccess::Off) {
         put(SandboxLayer::DescriptorPassing, *number, vec![refuse(SyscallRefusal::NotPermitted)]);
@@ -86,11 +86,11 @@ fn rules(tier: SandboxTier, network: NetworkAccess) -> Vec<SyscallRule> {
     put(SandboxLayer::BufferSizes, libc::SYS_setsockopt, setsockopt_rule());
     put(SandboxLayer::AnonymousSharedMemory, libc::SYS_mmap, mmap_rule());
     put(SandboxLayer::SeparateDescriptorTables, libc::SYS_close_range, close_range_rule());
-    for (number, place) in MODE_CALLS {
-        put(SandboxLayer::SetIdBits, *number, refuse_set_id(*place));
+    for (number, argument_index) in MODE_CALLS {
+        put(SandboxLayer::SetIdBits, *number, refuse_set_id(*argument_index));
     }
-    for (number, place) in OPEN_CALLS {
-        put(SandboxLayer::SetIdBits, *number, refuse_set_id_on_create(*place));
+    for (number, argument_index) in OPEN_CALLS {
+        put(SandboxLayer::SetIdBits, *number, refuse_set_id_on_create(*argument_index));
     }
     put(SandboxLayer::TerminalInput, libc::SYS_ioctl, ioctl_rule());
     put(SandboxLayer::SocketPairs, libc::SYS_socketpair, socketpair_rule());
@@ -190,8 +190,8 @@ fn fcntl_rule() -> Vec<sock_filter> {
         SandboxLayer::BufferSizes,
         vec![jump(JUMP_EQUAL, PIPE_SIZE, 0, 1), refuse(SyscallRefusal::NotPermitted)],
     ));
-    for wish in layers::if_enabled(SandboxLayer::OpenFileLocks, LOCK_COMMANDS) {
-        part.extend([jump(JUMP_EQUAL, *wish, 0, 1), refuse(SyscallRefusal::InvalidArgument)]);
+    for command in layers::if_enabled(SandboxLayer::OpenFileLocks, LOCK_COMMANDS) {
+        part.extend([jump(JUMP_EQUAL, *command, 0, 1), refuse(SyscallRefusal::InvalidArgument)]);
     }
     part.push(instruction(RETURN, ALLOW));
     part
@@ -207,20 +207,20 @@ fn ioctl_rule() -> Vec<sock_filter> {
 }
 
 /// Refuses set-id bits in the mode argument at this index.
-fn refuse_set_id(place: u32) -> Vec<sock_filter> {
+fn refuse_set_id(argument_index: u32) -> Vec<sock_filter> {
     vec![
-        instruction(LOAD, FIRST_ARGUMENT + ARGUMENT_BYTES * place),
+        instruction(LOAD, FIRST_ARGUMENT + ARGUMENT_BYTES * argument_index),
         jump(JUMP_ANY_BIT, SET_ID_BITS, 0, 1),
         refuse(SyscallRefusal::NotPermitted),
         instruction(RETURN, ALLOW),
     ]
 }
 
-fn refuse_set_id_on_create(place: u32) -> Vec<sock_filter> {
-    let flags = FIRST_ARGUMENT + ARGUMENT_BYTES * (place - 1);
+fn refuse_set_id_on_create(argument_index: u32) -> Vec<sock_filter> {
+    let flags = FIRST_ARGUMENT + ARGUMENT_BYTES * (argument_index - 1);
     let mut part =
         vec![instruction(LOAD, flags), jump(JUMP_ANY_BIT, CREATE_FLAGS, 1, 0), instruction(RETURN, ALLOW)];
-    part.extend(refuse_set_id(place));
+    part.extend(refuse_set_id(argument_index));
     part
 }
 
@@ -260,8 +260,8 @@ fn socket_rule(network: NetworkAccess) -> Vec<sock_filter> {
     part
 }
 
-fn refuse(answer: SyscallRefusal) -> sock_filter {
-    let code = match answer {
+fn refuse(refusal: SyscallRefusal) -> sock_filter {
+    let code = match refusal {
         SyscallRefusal::NotPermitted => libc::EPERM,
         SyscallRefusal::NotImplemented => libc::ENOSYS,
         SyscallRefusal::InvalidArgument => libc::EINVAL,

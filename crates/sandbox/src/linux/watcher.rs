@@ -135,7 +135,7 @@ fn wait(
         Err(error) => return Err(error.into()),
     }
     let mut events = list.iter().map(|one| !one.revents().is_empty());
-    let mut next = |is_asked: bool| is_asked && events.next().unwrap_or(false);
+    let mut next = |is_polled: bool| is_polled && events.next().unwrap_or(false);
     Ok(PollEvents {
         child_ended: next(true),
         control_ready: next(control.is_some()),
@@ -176,31 +176,23 @@ struct RunWatcher {
 
 impl RunWatcher {
     fn new(run: WatchedRun, limits: RunLimits) -> Self {
-        let WatchedRun {
-            tier,
-            child,
-            group,
-            signal_scope: fence,
-            init_pipe: outcome,
-            io_counters: traffic,
-            baseline: before,
-        } = run;
+        let WatchedRun { tier, child, group, signal_scope, init_pipe, io_counters, baseline } = run;
         let deadline = Instant::now() + limits.time;
         RunWatcher {
             tier,
             child,
             group,
-            signal_scope: fence,
-            init_pipe: outcome.map(File::from),
+            signal_scope,
+            init_pipe: init_pipe.map(File::from),
             init_report: None,
-            io_counters: traffic,
+            io_counters,
             limits,
             deadline,
             reason: None,
             kill_all_at: None,
             kill_init_at: None,
             killed_at: None,
-            monitor: UsageMonitor::new(tier, child, before, limits, deadline),
+            monitor: UsageMonitor::new(tier, child, baseline, limits, deadline),
         }
     }
 

@@ -11,11 +11,11 @@ pub(crate) struct ListedProcess {
 /// Parses the output of `ps -axo pid=,ppid=,rss=`. Lines in another format are skipped.
 pub(crate) fn parse(text: &str) -> Vec<ListedProcess> {
     let line = |line: &str| {
-        let mut words = line.split_whitespace();
+        let mut columns = line.split_whitespace();
         Some(ListedProcess {
-            process: words.next()?.parse().ok()?,
-            parent: words.next()?.parse().ok()?,
-            memory_bytes: words.next()?.parse::<u64>().ok()? * 1024,
+            process: columns.next()?.parse().ok()?,
+            parent: columns.next()?.parse().ok()?,
+            memory_bytes: columns.next()?.parse::<u64>().ok()? * 1024,
         })
     };
     text.lines().filter_map(line).collect()

@@ -145,17 +145,17 @@ pub(crate) fn build(spec: &RunSpec, scratch: &Path) -> SandboxProfile {
     for path in spec.writable.iter().map(PathBuf::as_path).chain([scratch]) {
         profile.rule("allow file-read* file-write*", "subpath", path);
     }
-    for held in &spec.hidden {
-        profile.rule("deny file-read* file-write*", "subpath", &held.path);
+    for expected in &spec.hidden {
+        profile.rule("deny file-read* file-write*", "subpath", &expected.path);
     }
-    for held in &spec.protected {
-        profile.rule("deny file-write*", "subpath", &held.path);
+    for expected in &spec.protected {
+        profile.rule("deny file-write*", "subpath", &expected.path);
     }
     profile.add(ALWAYS_DENIED);
     // Last: renaming a folder above a protected path would move the path out from under its rule.
-    for held in spec.protected.iter().chain(&spec.hidden) {
+    for expected in spec.protected.iter().chain(&spec.hidden) {
         let inside = |above: &&Path| spec.writable.iter().any(|folder| above.starts_with(folder));
-        for above in held.path.ancestors().skip(1).take_while(inside) {
+        for above in expected.path.ancestors().skip(1).take_while(inside) {
             profile.rule("deny file-write-unlink", "literal", above);
         }
     }

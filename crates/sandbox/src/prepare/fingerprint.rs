@@ -28,10 +28,10 @@ impl SandboxFingerprint {
     /// Computes the fingerprint of a program that is not started yet. Blocks on the disk.
     pub(crate) fn of(spec: &RunSpec) -> SandboxFingerprint {
         let mut hidden = Sha256::new();
-        for held in &spec.hidden {
-            hidden.update(held.path.as_os_str().as_bytes());
+        for expected in &spec.hidden {
+            hidden.update(expected.path.as_os_str().as_bytes());
             hidden.update(b"\0");
-            hidden.update(identity_bytes(&held.path));
+            hidden.update(identity_bytes(&expected.path));
         }
         let limits = RunLimits { time: Duration::ZERO, ..spec.limits };
         // Protected and pinned paths matter only to programs that could change them.
@@ -78,9 +78,9 @@ mod tests {
     use crate::scan::file_identity::ExpectedFile;
 
     fn enclosure(hidden: &[&Path]) -> SandboxFingerprint {
-        let held = |path: &&Path| ExpectedFile { path: path.to_path_buf(), file: (0, 0) };
+        let expected = |path: &&Path| ExpectedFile { path: path.to_path_buf(), file: (0, 0) };
         SandboxFingerprint::of(&RunSpec {
-            hidden: hidden.iter().map(held).collect(),
+            hidden: hidden.iter().map(expected).collect(),
             ..crate::launch::spec::tests::spec()
         })
     }

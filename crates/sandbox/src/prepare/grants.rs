@@ -36,7 +36,7 @@ impl Grants {
     ) -> Result<WorkspaceBaseline, SandboxError> {
         let roots: Vec<&Path> = self.writable.iter().chain(&self.readable).map(PathBuf::as_path).collect();
         let bounds = ScanBounds::before_run(until.clone());
-        let _turn = Grants::wait_for_slot(&roots, until)?;
+        let _slot = Grants::wait_for_slot(&roots, until)?;
         let mut found = Inventory::default();
         for root in &roots {
             found.extend(scan::scan(root, &bounds, |path| self.visibility.is_visible(path)).into_complete()?);
@@ -45,14 +45,15 @@ impl Grants {
         found.hide(self.hard_links_of_hidden(&found, &roots, &bounds)?);
         // Nested folders are scanned twice, and a path that is covered already cannot be covered again.
         let mut seen = HashSet::new();
-        spec.hidden = found.hidden_paths().filter(|held| seen.insert(held.path.clone())).cloned().collect();
+        spec.hidden =
+            found.hidden_paths().filter(|expected| seen.insert(expected.path.clone())).cloned().collect();
         spec.protected = found.mountable().collect();
         spec.pinned = found.pinned_folders(&self.writable, &self.readable).into_iter().collect();
-        let held = spec.hidden.iter().chain(&spec.protected).map(|held| held.path.as_path());
-        inventory::check_path_count(held.chain(spec.pinned.iter().map(PathBuf::as_path)), &roots)?;
-        let hidden = spec.hidden.iter().map(|held| held.path.clone()).collect();
-        let Inventory { protected: kept, repositories, .. } = found;
-        Ok(WorkspaceBaseline { writable: self.writable.clone(), hidden, protected: kept, repositories })
+        let paths = spec.hidden.iter().chain(&spec.protected).map(|expected| expected.path.as_path());
+        inventory::check_path_count(paths.chain(spec.pinned.iter().map(PathBuf::as_path)), &roots)?;
+        let hidden = spec.hidden.iter().map(|expected| expected.path.clone()).collect();
+        let Inventory { protected, repositories, .. } = found;
+        Ok(WorkspaceBaseline { writable: self.writable.clone(), hidden, protected, repositories })
     }
 
     /// Waits for a scan slot for the granted folders, if there are any.
@@ -75,11 +76,11 @@ impl Grants {
             return Ok(Vec::new());
         }
         let mut linked = HardLinkedFiles::default();
-        found.hidden.iter().try_for_each(|held| linked.add_below(&held.path, bounds))?;
+        found.hidden.iter().try_for_each(|expected| linked.add_below(&expected.path, bounds))?;
         let is_granted = |path: &Path| roots.iter().any(|root| path.starts_with(root));
         let outside = self.visibility.forbidden_literals().map(PathBuf::as_path);
         linked.add_outside(outside.filter(|path| !is_granted(path)), bounds);
-        let hidden = found.hidden_paths().map(|held| held.path.clone()).collect();
+        let hidden = found.hidden_paths().map(|expected| expected.path.clone()).collect();
         let names = roots.iter().map(|root| linked.find_in(root, &hidden, bounds));
         Ok(names.collect::<Result<Vec<_>, _>>()?.concat())
     }

@@ -52,8 +52,8 @@ impl CommandPreview {
                 .executable;
         let folder = working_folder(command, permit)?;
         // A shell reads commands from standard input too.
-        let words = command.arguments.iter().map(|word| word.as_bytes()).chain(command.input.as_deref());
-        let files = named_files(&folder, words, |path| {
+        let texts = command.arguments.iter().map(|word| word.as_bytes()).chain(command.input.as_deref());
+        let files = named_files(&folder, texts, |path| {
             folders.iter().any(|granted| path.starts_with(granted.root()))
         })?;
         let variables = environment::names(&command.variables);
@@ -64,12 +64,12 @@ impl CommandPreview {
 /// Returns the files in the granted folders that the arguments name.
 fn named_files<'a>(
     folder: &Path,
-    words: impl Iterator<Item = &'a [u8]>,
+    texts: impl Iterator<Item = &'a [u8]>,
     is_granted: impl Fn(&Path) -> bool,
 ) -> Result<Vec<Executable>, SandboxError> {
     let mut looked_at = BTreeSet::new();
     let (mut known, mut files, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
-    for name in words.flat_map(path_candidates) {
+    for name in texts.flat_map(path_candidates) {
         if !looked_at.insert(name) {
             continue;
         }

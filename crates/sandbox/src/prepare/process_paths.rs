@@ -11,10 +11,10 @@ const MAX_SYMLINKS: usize = 40;
 /// Returns true if a path leads through a process, directly or by a symbolic link. Links of processes are not
 /// followed.
 pub(crate) fn leads_through_process(path: &Path) -> bool {
-    let mut left = components(path);
+    let mut remaining_components = components(path);
     let mut reached = PathBuf::from("/");
     let mut links = 0;
-    while let Some(part) = left.pop_front() {
+    while let Some(part) = remaining_components.pop_front() {
         if part == ".." {
             reached.pop();
             continue;
@@ -34,8 +34,8 @@ pub(crate) fn leads_through_process(path: &Path) -> bool {
             reached = PathBuf::from("/");
         }
         let mut ahead = components(&target);
-        ahead.append(&mut left);
-        left = ahead;
+        ahead.append(&mut remaining_components);
+        remaining_components = ahead;
     }
     false
 }

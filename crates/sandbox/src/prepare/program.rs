@@ -1,13 +1,13 @@
 //! Resolves the program of a command. It is searched in folders that no confined process can write to and
 //! pinned by device and inode, so that the file that was found is the one that is started.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 use tool::canonical;
@@ -111,7 +111,7 @@ fn is_writable_by_all(path: &Path, facts: &Metadata) -> bool {
 }
 
 /// Cache key of a digest: the state of a file when it was computed.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct FileStamp {
     device: u64,
     inode: u64,
@@ -125,7 +125,7 @@ const MAX_CACHED_DIGESTS: usize = 256;
 
 /// Returns the digest of a file. Cached while the file is unchanged, because some interpreters have 100 MB.
 pub(crate) fn cached_digest(path: &Path, facts: &Metadata) -> io::Result<String> {
-    static KNOWN: LazyLock<Mutex<HashMap<FileStamp, String>>> = LazyLock::new(Mutex::default);
+    static KNOWN: Mutex<BTreeMap<FileStamp, String>> = Mutex::new(BTreeMap::new());
     let seen = FileStamp {
         device: facts.dev(),
         inode: facts.ino(),

@@ -39,9 +39,9 @@ impl HardLinkedFiles {
 
     /// Adds those at or below forbidden paths outside the granted folders, up to `MAX_OUTSIDE` entries.
     pub(crate) fn add_outside<'a>(&mut self, forbidden: impl Iterator<Item = &'a Path>, bounds: &ScanBounds) {
-        let mut left = MAX_OUTSIDE;
+        let mut remaining = MAX_OUTSIDE;
         for path in forbidden {
-            if self.collect_below(path, &mut left, bounds) == WalkExtent::Partial {
+            if self.collect_below(path, &mut remaining, bounds) == WalkExtent::Partial {
                 tracing::debug!(path = %path.display(), "the path was not fully scanned for hard links");
                 return;
             }
@@ -76,13 +76,13 @@ impl HardLinkedFiles {
         match seen {
             WalkExtent::Complete => Ok(found),
             WalkExtent::Partial if bounds.is_exceeded_by(found.len(), bytes) => {
-                Err(too_many_paths(found.iter().map(|held| held.path.as_path()), &[root]))
+                Err(too_many_paths(found.iter().map(|expected| expected.path.as_path()), &[root]))
             }
             WalkExtent::Partial => Err(incomplete_error(root, bounds)),
         }
     }
 
-    fn collect_below(&mut self, path: &Path, left: &mut usize, bounds: &ScanBounds) -> WalkExtent {
+    fn collect_below(&mut self, path: &Path, remaining: &mut usize, bounds: &ScanBounds) -> WalkExtent {
         let facts = match file_identity::facts_of(path) {
             Ok(facts) => facts,
             Err(error) => return WalkExtent::from_error(&error),
@@ -96,7 +96,7 @@ impl HardLinkedFiles {
         if facts.kind != FileType::Directory {
             return WalkExtent::Complete;
         }
-        visit_below(path, left, bounds, |_, facts| {
+        visit_below(path, remaining, bounds, |_, facts| {
             note(facts);
             VisitDecision::Descend
         })
@@ -137,12 +137,12 @@ impl WalkExtent {
 /// Visits everything below a folder, without following symbolic links.
 fn visit_below(
     root: &Path,
-    left: &mut usize,
+    remaining: &mut usize,
     bounds: &ScanBounds,
     mut show: impl FnMut(&Path, &FileFacts) -> VisitDecision,
 ) -> WalkExtent {
-    let mut way = DirectoryWalk::starting_at(root.to_owned());
-    while let Some(PendingFolder { folder, .. }) = way.next() {
+    let mut walk = DirectoryWalk::starting_at(root.to_owned());
+    while let Some(PendingFolder { folder, .. }) = walk.next() {
         if bounds.deadline.is_over() {
             return WalkExtent::Partial;
         }
@@ -151,16 +151,16 @@ fn visit_below(
             Err(error) if WalkExtent::from_error(&error) == WalkExtent::Complete => continue,
             Err(_) => return WalkExtent::Partial,
         };
-        way.enter(folder.clone(), None);
+        walk.enter(folder.clone(), None);
         while let Some(entry) = entries.read() {
             let Ok(entry) = entry else { return WalkExtent::Partial };
             let name = OsStr::from_bytes(entry.file_name().to_bytes());
             if name == "." || name == ".." {
                 continue;
             }
-            let Some(fewer) = left.checked_sub(1) else { return WalkExtent::Partial };
-            *left = fewer;
-            if bounds.deadline.is_over() || way.queued_bytes() > bounds.queued_bytes {
+            let Some(fewer) = remaining.checked_sub(1) else { return WalkExtent::Partial };
+            *remaining = fewer;
+            if bounds.deadline.is_over() || walk.queued_bytes() > bounds.queued_bytes {
                 return WalkExtent::Partial;
             }
             let facts = entries.fd().map_err(io::Error::from);
@@ -171,7 +171,7 @@ fn visit_below(
                 Err(_) => return WalkExtent::Partial,
             };
             match show(&folder.join(name), &facts) {
-                VisitDecision::Descend if facts.kind == FileType::Directory => way.queue(name, false),
+                VisitDecision::Descend if facts.kind == FileType::Directory => walk.queue(name, false),
                 VisitDecision::Descend | VisitDecision::Skip => {}
                 VisitDecision::Stop => return WalkExtent::Partial,
             }
@@ -228,7 +228,7 @@ mod tests {
         hidden.iter().for_each(|path| linked.add_below(path, &bounds).unwrap());
         let names = |linked: &HardLinkedFiles| {
             let found = linked.find_in(&at("w"), &hidden.iter().cloned().collect(), &bounds).unwrap();
-            let mut found: Vec<_> = found.into_iter().map(|held| held.path).collect();
+            let mut found: Vec<_> = found.into_iter().map(|expected| expected.path).collect();
             found.sort();
             found
         };

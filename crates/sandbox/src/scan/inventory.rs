@@ -43,8 +43,8 @@ pub(crate) struct ProtectedFile {
 impl Inventory {
     /// Returns the protected paths that a mount can protect, which excludes symbolic links.
     pub(crate) fn mountable(&self) -> impl Iterator<Item = ExpectedFile> {
-        let files = self.protected.iter().filter(|(_, kept)| !kept.is_symlink);
-        files.map(|(path, kept)| ExpectedFile { path: path.clone(), file: kept.file })
+        let files = self.protected.iter().filter(|(_, protected_file)| !protected_file.is_symlink);
+        files.map(|(path, protected_file)| ExpectedFile { path: path.clone(), file: protected_file.file })
     }
 
     /// Returns the paths that must not be visible. Folders that cannot be scanned are hidden as a whole.
@@ -60,8 +60,8 @@ impl Inventory {
 
     /// Returns all paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
-        let held = self.hidden_paths().map(|held| held.path.as_path());
-        held.chain(self.protected.keys().chain(&self.repositories).map(PathBuf::as_path))
+        let paths = self.hidden_paths().map(|expected| expected.path.as_path());
+        paths.chain(self.protected.keys().chain(&self.repositories).map(PathBuf::as_path))
     }
 
     /// Adds the result of another folder.
@@ -76,8 +76,8 @@ impl Inventory {
 
     /// Hides these paths too, even if they were protected.
     pub(crate) fn hide(&mut self, names: Vec<ExpectedFile>) {
-        for held in &names {
-            self.protected.remove(&held.path);
+        for expected in &names {
+            self.protected.remove(&expected.path);
         }
         self.hidden.extend(names);
     }
@@ -96,11 +96,11 @@ impl Inventory {
     pub(crate) fn pinned_folders(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
         let is_inside =
             |path: &Path| writable.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));
-        let held = self.hidden_paths().map(|held| held.path.as_path());
-        let held = held.chain(self.protected.keys().map(PathBuf::as_path));
+        let paths = self.hidden_paths().map(|expected| expected.path.as_path());
+        let paths = paths.chain(self.protected.keys().map(PathBuf::as_path));
         let granted = writable.iter().chain(readable).map(PathBuf::as_path);
         let mut pinned = BTreeSet::new();
-        for path in held.chain(granted) {
+        for path in paths.chain(granted) {
             for folder in path.ancestors().skip(1).take_while(|above| is_inside(above)) {
                 if !pinned.insert(folder.to_owned()) {
                     break;
@@ -131,13 +131,13 @@ pub(crate) fn check_path_count<'a>(
 
 /// Returns the error for too many paths, with the folder that contains most of them.
 pub(crate) fn too_many_paths<'a>(names: impl Iterator<Item = &'a Path>, roots: &[&Path]) -> SandboxError {
-    let mut places = BTreeMap::<PathBuf, usize>::new();
+    let mut counts_by_folder = BTreeMap::<PathBuf, usize>::new();
     for name in names {
-        *places.entry(top_level_folder(name, roots)).or_default() += 1;
+        *counts_by_folder.entry(top_level_folder(name, roots)).or_default() += 1;
     }
-    let count = places.values().sum();
-    let most = places.into_iter().max_by_key(|(_, count)| *count);
-    SandboxError::TooManyPaths { count, most_in: most.map(|(place, _)| place).unwrap_or_default() }
+    let count = counts_by_folder.values().sum();
+    let most = counts_by_folder.into_iter().max_by_key(|(_, count)| *count);
+    SandboxError::TooManyPaths { count, most_in: most.map(|(folder, _)| folder).unwrap_or_default() }
 }
 
 /// Returns the top-level folder of a path within its granted folder, or the granted folder itself.
@@ -152,7 +152,7 @@ fn top_level_folder(name: &Path, roots: &[&Path]) -> PathBuf {
 mod tests {
     use super::*;
 
-    fn held(path: &str) -> ExpectedFile {
+    fn expected(path: &str) -> ExpectedFile {
         ExpectedFile { path: path.into(), file: (1, 2) }
     }
 
@@ -166,9 +166,9 @@ mod tests {
             is_in_repository: false,
         };
         let found = Inventory {
-            hidden: vec![held("/w/a/b/secret"), held("/w/a/.env"), held("/etc/secret")],
-            unlistable: vec![held("/w/shut/d")],
-            too_deep: vec![held("/w/deep/d")],
+            hidden: vec![expected("/w/a/b/secret"), expected("/w/a/.env"), expected("/etc/secret")],
+            unlistable: vec![expected("/w/shut/d")],
+            too_deep: vec![expected("/w/deep/d")],
             protected: [("/w/repo/.git/config".into(), kept), ("/w/.bashrc".into(), kept)].into(),
             ..Inventory::default()
         };

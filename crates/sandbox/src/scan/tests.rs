@@ -49,11 +49,11 @@ fn hidden_and_protected_paths_are_found_anywhere() {
     let root = &fixture.root;
     std::os::unix::fs::symlink("/etc/profile", root.join(".profile")).unwrap();
     let found = fixture.taken().into_complete().unwrap();
-    let mut hidden: Vec<_> = found.hidden.iter().map(|held| held.path.clone()).collect();
+    let mut hidden: Vec<_> = found.hidden.iter().map(|expected| expected.path.clone()).collect();
     hidden.sort();
     let expect = [".git/hooks/deep/.env", "bare/hooks/.env", "secret", "src/.env"];
     assert_eq!(hidden, expect.map(|name| root.join(name)));
-    let kept: Vec<_> = found.mountable().map(|held| held.path).collect();
+    let kept: Vec<_> = found.mountable().map(|expected| expected.path).collect();
     let expect = [".git/config", ".git/hooks", "bare/hooks"];
     assert_eq!(kept, expect.map(|name| root.join(name)), "protected contents are not listed again");
     assert!(
@@ -106,7 +106,7 @@ fn unlistable_folders_are_reported_or_temporarily_opened() {
         set(mode);
         let reported = fixture.taken().into_complete().unwrap();
         assert_eq!(
-            reported.unlistable.iter().map(|held| &held.path).collect::<Vec<_>>(),
+            reported.unlistable.iter().map(|expected| &expected.path).collect::<Vec<_>>(),
             [&folder],
             "{mode:o}"
         );

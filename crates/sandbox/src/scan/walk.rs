@@ -56,9 +56,9 @@ impl DirectoryWalk {
             return Some(first);
         }
         while let Some(entered) = self.entered.last_mut() {
-            if let Some(QueuedFolder { name, is_protected: is_held }) = entered.below.pop() {
+            if let Some(QueuedFolder { name, is_protected }) = entered.below.pop() {
                 self.queued_bytes = self.queued_bytes.saturating_sub(queued_size(&name));
-                return Some(PendingFolder { folder: entered.folder.join(name), is_protected: is_held });
+                return Some(PendingFolder { folder: entered.folder.join(name), is_protected });
             }
             self.entered.pop();
         }
@@ -71,20 +71,20 @@ impl DirectoryWalk {
     }
 
     /// Queues a subfolder of the folder entered last.
-    pub(crate) fn queue(&mut self, name: &OsStr, is_held: bool) {
+    pub(crate) fn queue(&mut self, name: &OsStr, is_protected: bool) {
         if let Some(entered) = self.entered.last_mut() {
             self.queued_bytes = self.queued_bytes.saturating_add(queued_size(name));
-            entered.below.push(QueuedFolder { name: name.to_owned(), is_protected: is_held });
+            entered.below.push(QueuedFolder { name: name.to_owned(), is_protected });
         }
     }
 
     /// Marks queued subfolders of the folder entered last as protected, and removes them if protected folders
     /// are not scanned.
-    pub(crate) fn mark_protected(&mut self, is_protected: impl Fn(&OsStr) -> bool, looks_into_held: bool) {
+    pub(crate) fn mark_protected(&mut self, is_protected: impl Fn(&OsStr) -> bool, scans_protected: bool) {
         let Some(entered) = self.entered.last_mut() else { return };
         entered.below.retain_mut(|waiting| {
             waiting.is_protected |= is_protected(&waiting.name);
-            let stays = !waiting.is_protected || looks_into_held;
+            let stays = !waiting.is_protected || scans_protected;
             if !stays {
                 self.queued_bytes = self.queued_bytes.saturating_sub(queued_size(&waiting.name));
             }

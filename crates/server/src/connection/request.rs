@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 
-use super::{ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
+use super::{ClientConnection, ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
 use crate::budget::BudgetShare;
 use crate::frame::{InputLine, NextLine};
 use crate::in_flight_requests::RequestGuard;
@@ -73,7 +73,12 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         behind: NextLine,
     ) {
         let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
-        let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
+        let (service, account) = (Arc::clone(&self.connection.service), self.connection.session.account);
+        let slots = service.request_slots.clone();
+        let mut answer = Box::pin(async move {
+            let sent = answer_later(ticket, reply, outbox, limit, share).await;
+            (service.charge_reply)(&service.context, account, sent);
+        });
         let at_once = match behind {
             // An idle worker thread takes it.
             NextLine::Buffered => Poll::Pending,
@@ -81,7 +86,10 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             NextLine::NotBuffered => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
         };
         if at_once.is_pending() {
-            self.pending_replies.spawn(answer);
+            match slots {
+                Some(slots) => self.pending_replies.spawn(async move { slots.run(account, answer).await }),
+                None => self.pending_replies.spawn(answer),
+            };
         }
     }
 
@@ -162,19 +170,21 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let line = rpc::encode_reply(ticket.id(), reply, self.connection.limits.max_line_bytes);
         // Closed before the reply is sent: a client that has received it may reuse the id.
         drop(ticket);
+        let ClientConnection { service, session, .. } = &self.connection;
+        (service.charge_reply)(&service.context, session.account, line.len());
         self.outbox.send(line).await;
     }
 }
 
 /// Waits for a reply and sends it as a line of at most `limit` bytes. `share` is held until the reply is
-/// encoded.
+/// encoded. Returns the number of bytes sent.
 async fn answer_later(
     ticket: RequestGuard,
     reply: impl Future<Output = RpcReply>,
     outbox: Outbox,
     limit: usize,
     held: impl Send,
-) {
+) -> usize {
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
@@ -182,15 +192,18 @@ async fn answer_later(
         // recorded in the ledger; and a reply that is ready at once registers no waiter for the cancellation.
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
         // The pipeline ends the call and records its outcome; no reply is sent.
-        () = ticket.cancellation().cancelled() => return,
-        () = outbox.closed() => return,
+        () = ticket.cancellation().cancelled() => return 0,
+        () = outbox.closed() => return 0,
     };
     let line = rpc::encode_reply(ticket.id(), &reply, limit);
     drop((reply, held));
     // Closed before the reply is sent: a client that has received it may reuse the id.
-    if ticket.close() {
-        outbox.send(line).await;
+    if !ticket.close() {
+        return 0;
     }
+    let sent = line.len();
+    outbox.send(line).await;
+    sent
 }
 
 #[cfg(test)]

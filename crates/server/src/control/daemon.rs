@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use execution::recording::RecordingStatus;
 use execution::reload::Acceptance;
 use execution::{ModeCause, SuspendedCaller};
 use serde::Serialize;
@@ -23,6 +24,8 @@ struct ControlStatus {
     mode_cause: Option<ModeCause>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suspended_callers: Vec<SuspendedCaller>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recording: Option<RecordingStatus>,
     pid: u32,
     sockets: [String; 2],
     /// Connections to all sockets, this one included.
@@ -37,6 +40,7 @@ pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: Me
         status: StatusReply::new(control.layer.status(), &control.limits),
         mode_cause: control.layer.mode_cause(),
         suspended_callers: control.layer.suspended_callers(),
+        recording: control.layer.recording(),
         pid: std::process::id(),
         sockets: control.sockets.each_ref().map(|path| path.display().to_string()),
         connections: control.connections.len(),
@@ -72,7 +76,7 @@ pub(super) fn shutdown(
     call: MethodCall,
 ) -> MethodResult {
     call.params.finish()?;
-    tracing::info!(pid = session.peer.pid, "shutdown_requested");
+    tracing::info!(pid = session.peer.pid(), "shutdown_requested");
     control.stop.request();
     let drain = control.limits.drain_timeout.as_secs();
     Ok(MethodReply::now(&json!({"stopping": true, "drain_seconds": drain})))

@@ -1,7 +1,7 @@
 //! `tools/call`: one tool call, with its result in MCP's format.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use approvals::ApprovalMode;
 use execution::{CallRequest, CuratedMapCheck};
@@ -10,14 +10,22 @@ use telemetry::metrics::{self, RequestOperation};
 use tool::{Progress, ToolName, ToolResult, TraceContext};
 
 use super::era::McpEra;
-use super::{progress, result};
+use super::progress::ProgressSender;
+use super::task_run::{TaskCall, TaskPlace};
+use super::task_view::{self, FormAnswer};
+use super::{progress, result, tasks};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::methods::calls::{parse_approval_mode, parse_detached, parse_idempotency_key, parse_tool_name};
-use crate::rpc::RpcError;
+use crate::notify::Notifier;
+use crate::rpc::{Params, RpcError};
 use crate::service::{MethodCall, MethodReply, MethodResult};
 
 const METHOD: &str = "tools/call";
+/// Limits of the time for which a task is retained, and its default.
+const MIN_TASK_TTL: Duration = Duration::from_secs(10);
+const MAX_TASK_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const DEFAULT_TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
@@ -26,11 +34,9 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
     let connection_loss = parse_detached(meta.remove(DETACHED_KEY), DETACHED_KEY, key.as_deref())?;
     let word = |key: &str| meta_string(&meta, key);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
-    // A client that gets progress knows why it waits; another one would give up without a reply.
-    let approval_mode = match listener {
-        Some(_) => ApprovalMode::Wait,
-        None => ApprovalMode::WaitAtMost(agent.limits.approval_answer_timeout),
-    };
+    let chosen_mode = word(APPROVAL_KEY)?;
+    let form = ReplyForm::select(session, &era, &mut params, chosen_mode.is_some())?;
+    let approval_mode = form.approval_mode(listener.is_some(), agent.limits.approval_answer_timeout);
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "name")?,
         arguments: params.take("arguments").unwrap_or_else(|| json!({})),
@@ -43,17 +49,123 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
         curated_map: CuratedMapCheck::Applied,
         idempotency_key: key,
         cancellation: call.cancellation,
-        approval_mode: parse_approval_mode(word(APPROVAL_KEY)?.as_deref(), APPROVAL_KEY, approval_mode)?,
+        approval_mode: parse_approval_mode(chosen_mode.as_deref(), APPROVAL_KEY, approval_mode)?,
         approval_id: word(APPROVAL_ID_KEY)?,
         connection_loss,
     };
-    let layer = Arc::clone(&agent.layer);
-    Ok(MethodReply::deferred_unordered(async move {
-        let execute = |request| async move { layer.execute(request).await };
-        let ended = progress::execute_with_progress(request, listener, execute).await;
-        record_duration(&ended, call.received_at);
-        result::reply(ended, era.result_fields())
-    }))
+    form.reply(agent, session, era, request, listener)
+}
+
+/// Form of the reply to a call, which decides how its client is notified of a wait for the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReplyForm {
+    /// The result. A client without progress notifications gets it before it gives up.
+    Result,
+    /// A task, as the client of revision 2025-11-25 asks, which is retained for this time.
+    Task { ttl: Duration },
+    /// The result, or a task if the call waits or takes long: the client of the stateless revision accepts both.
+    ResultOrTask,
+    /// The result, or a form that tells the user of the client about the approval. A client that has shown the form
+    /// repeats the call, which then waits.
+    ResultOrForm { is_shown: bool },
+    /// The result at once: the user of the client has closed the form.
+    ResultAtOnce,
+}
+
+impl ReplyForm {
+    fn select(
+        session: &ConnectionState,
+        era: &McpEra,
+        params: &mut Params,
+        has_chosen_mode: bool,
+    ) -> Result<Self, RpcError> {
+        if *era == McpEra::Handshake {
+            // Earlier revisions have no tasks, and ignore the parameter.
+            let asked = if tasks::handshake_has_tasks(session) { params.optional("task")? } else { None };
+            return asked
+                .map_or(Ok(ReplyForm::Result), |task| Ok(ReplyForm::Task { ttl: parse_ttl(&task)? }));
+        }
+        let responses: Option<Map<String, Value>> = params.optional("inputResponses")?;
+        let features = era.features();
+        let answer = responses.as_ref().and_then(|given| task_view::form_answers(given).next());
+        Ok(match answer.map(|(_, answer)| answer) {
+            _ if features.tasks => ReplyForm::ResultOrTask,
+            _ if !features.forms || has_chosen_mode => ReplyForm::Result,
+            None => ReplyForm::ResultOrForm { is_shown: false },
+            Some(FormAnswer::Confirmed) => ReplyForm::ResultOrForm { is_shown: true },
+            Some(FormAnswer::Declined) => ReplyForm::ResultAtOnce,
+        })
+    }
+
+    /// Returns the approval mode of a call whose client has chosen none.
+    fn approval_mode(self, has_listener: bool, answer_timeout: Duration) -> ApprovalMode {
+        match self {
+            // A client that gets progress knows why it waits; another one would give up without a reply.
+            ReplyForm::Result if has_listener => ApprovalMode::Wait,
+            ReplyForm::Result | ReplyForm::ResultOrForm { is_shown: true } => {
+                ApprovalMode::WaitAtMost(answer_timeout)
+            }
+            ReplyForm::Task { .. } | ReplyForm::ResultOrTask => ApprovalMode::Wait,
+            ReplyForm::ResultOrForm { is_shown: false } | ReplyForm::ResultAtOnce => ApprovalMode::Async,
+        }
+    }
+
+    /// Runs the call and replies in this form.
+    fn reply(
+        self,
+        agent: &AgentContext,
+        session: &mut ConnectionState,
+        era: McpEra,
+        mut request: CallRequest,
+        listener: Option<(Value, Notifier)>,
+    ) -> MethodResult {
+        let (layer, started) = (Arc::clone(&agent.layer), request.started);
+        let execute = move |request| async move {
+            let ended = layer.execute(request).await;
+            record_duration(&ended, started);
+            ended
+        };
+        if matches!(self, ReplyForm::Task { .. } | ReplyForm::ResultOrTask) {
+            let call = TaskCall {
+                tool: request.tool_name.clone(),
+                cancellation: request.cancellation.clone(),
+                notes: progress::listen(&mut request),
+                progress: listener.map(ProgressSender::new),
+                running: Box::pin(execute(request)),
+                era: era.clone(),
+            };
+            let owner = tasks::owner(session, &era);
+            let place = TaskPlace { table: agent.tasks.clone(), owner, caller: session.account };
+            let ReplyForm::Task { ttl } = self else {
+                return Ok(MethodReply::deferred_unordered(call.wait_or_become_task(place)));
+            };
+            let number = session.connection;
+            session.tasks.get_or_insert_with(|| agent.tasks.attach_connection(number));
+            return Ok(MethodReply::Immediate(call.start(place, ttl, session.notifier())));
+        }
+        let may_ask = matches!(self, ReplyForm::ResultOrForm { .. });
+        Ok(MethodReply::deferred_unordered(async move {
+            let ended = progress::execute_with_progress(request, listener, execute).await;
+            match result::pending_approval(&ended).filter(|_| may_ask) {
+                Some(awaited) => result::input_required(&awaited),
+                None => result::reply(ended, era.result_fields(), None),
+            }
+        }))
+    }
+}
+
+/// Parses the time for which a client wants a task to be retained, and limits it.
+fn parse_ttl(task: &Map<String, Value>) -> Result<Duration, RpcError> {
+    match task.get("ttl") {
+        None => Ok(DEFAULT_TASK_TTL),
+        Some(ttl) => match ttl.as_f64() {
+            Some(ms) if ms >= 0.0 => {
+                let wanted = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or(MAX_TASK_TTL);
+                Ok(wanted.clamp(MIN_TASK_TTL, MAX_TASK_TTL))
+            }
+            _ => Err(RpcError::wrong_type("ttl", "a number of milliseconds", ttl)),
+        },
+    }
 }
 
 /// `_meta` keys for the approval mode, for the id of a decided approval, and for a call that outlives its
@@ -92,6 +204,20 @@ fn trace_context(meta: &Map<String, Value>) -> TraceContext {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn retention_of_a_task_is_limited() {
+        let read = |task: Value| parse_ttl(task.as_object().unwrap());
+        assert_eq!(read(json!({})).unwrap(), DEFAULT_TASK_TTL);
+        assert_eq!(read(json!({"ttl": 60_000})).unwrap(), Duration::from_secs(60));
+        assert_eq!(read(json!({"ttl": 0})).unwrap(), MIN_TASK_TTL);
+        for long in [json!(u64::MAX), json!(1e300)] {
+            assert_eq!(read(json!({"ttl": long})).unwrap(), MAX_TASK_TTL, "{long}");
+        }
+        for wrong in [json!(-1), json!("5"), json!(null)] {
+            assert!(read(json!({"ttl": wrong})).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn malformed_values_of_known_meta_keys_are_refused() {

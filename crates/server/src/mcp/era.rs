@@ -13,6 +13,8 @@ const REVISION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const CLIENT_CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// Extension of the stateless revision by which a call may become a task.
+pub(crate) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
 /// Era of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +25,29 @@ pub(crate) enum McpEra {
     Stateless {
         /// Name of the client, made safe for display.
         client: Option<String>,
+        /// Features that the client declares in this request.
+        features: ClientFeatures,
     },
+}
+
+/// Optional features of a client that this server uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientFeatures {
+    /// The client accepts a task in place of a result.
+    pub(crate) tasks: bool,
+    /// The client shows forms to its user.
+    pub(crate) forms: bool,
+}
+
+impl ClientFeatures {
+    fn from_capabilities(capabilities: &Map<String, Value>) -> Self {
+        let elicitation = capabilities.get("elicitation").and_then(Value::as_object);
+        ClientFeatures {
+            tasks: capabilities.get("extensions").and_then(|it| it.get(TASKS_EXTENSION)).is_some(),
+            // An empty object declares forms only.
+            forms: elicitation.is_some_and(|modes| modes.is_empty() || modes.contains_key("form")),
+        }
+    }
 }
 
 impl McpEra {
@@ -50,15 +74,15 @@ impl McpEra {
             Some(other) => return Err(RpcError::unsupported_revision(other, &[STATELESS_REVISION])),
             None => return Err(RpcError::wrong_type(REVISION_KEY, "a string", revision)),
         }
-        match meta.get(CLIENT_CAPABILITIES_KEY) {
-            Some(Value::Object(_)) => {}
+        let features = match meta.get(CLIENT_CAPABILITIES_KEY) {
+            Some(Value::Object(capabilities)) => ClientFeatures::from_capabilities(capabilities),
             Some(other) => return Err(RpcError::wrong_type(CLIENT_CAPABILITIES_KEY, "an object", other)),
             None => {
                 return Err(RpcError::missing(CLIENT_CAPABILITIES_KEY, "an object, empty if there are none"));
             }
-        }
+        };
         let name = meta.get(CLIENT_INFO_KEY).and_then(|client| client.get("name")?.as_str());
-        Ok(McpEra::Stateless { client: name.and_then(display_name) })
+        Ok(McpEra::Stateless { client: name.and_then(display_name), features })
     }
 
     /// Returns the caller on whose behalf a call of this request runs.
@@ -66,7 +90,7 @@ impl McpEra {
         let caller = session.caller(CallerEndpoint::Mcp);
         match self {
             McpEra::Handshake => caller,
-            McpEra::Stateless { client } => Caller { client: client.clone(), ..caller },
+            McpEra::Stateless { client, .. } => Caller { client: client.clone(), ..caller },
         }
     }
 
@@ -75,6 +99,15 @@ impl McpEra {
         match self {
             McpEra::Handshake => None,
             McpEra::Stateless { .. } => Some(StatelessResultFields { result_type: "complete" }),
+        }
+    }
+
+    /// Returns the features that the client declares in this request. A handshake declares none that this
+    /// server uses.
+    pub(crate) fn features(&self) -> ClientFeatures {
+        match self {
+            McpEra::Handshake => ClientFeatures::default(),
+            McpEra::Stateless { features, .. } => *features,
         }
     }
 }
@@ -143,7 +176,7 @@ mod tests {
     use crate::mcp::McpHandshake;
 
     fn era(handshake: bool, meta: &Value) -> Result<McpEra, RpcError> {
-        let mut session = ConnectionState::new(1, PeerCredentials { uid: 1, pid: None }, None);
+        let mut session = ConnectionState::new(1, PeerCredentials { uid: 1, process: None }, None);
         session.handshake =
             handshake.then_some(McpHandshake { client: Some("old".to_owned()), revision: "2025-11-25" });
         let mut params = Params::read(Some(json!({"_meta": meta}))).unwrap();
@@ -152,7 +185,10 @@ mod tests {
 
     #[test]
     fn request_era_overrides_the_connection_handshake() {
-        let alone = |client: Option<&str>| McpEra::Stateless { client: client.map(str::to_owned) };
+        let alone = |client: Option<&str>| McpEra::Stateless {
+            client: client.map(str::to_owned),
+            features: ClientFeatures::default(),
+        };
         let stated = json!({REVISION_KEY: STATELESS_REVISION, CLIENT_CAPABILITIES_KEY: {}, CLIENT_INFO_KEY: {"name": "c\u{202e}1"}});
         for handshake in [false, true] {
             assert_eq!(
@@ -170,6 +206,22 @@ mod tests {
             "{}",
             error.message
         );
+    }
+
+    #[test]
+    fn features_are_those_that_the_request_declares() {
+        let check = |capabilities: Value, tasks: bool, forms: bool| {
+            let meta = json!({REVISION_KEY: STATELESS_REVISION, CLIENT_CAPABILITIES_KEY: capabilities});
+            assert_eq!(era(true, &meta).unwrap().features(), ClientFeatures { tasks, forms }, "{meta}");
+        };
+        check(json!({}), false, false);
+        check(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}), true, false);
+        check(json!({"extensions": {"other": {}}, "tasks": {}}), false, false);
+        check(json!({"elicitation": {}}), false, true);
+        check(json!({"elicitation": {"form": {}, "url": {}}}), false, true);
+        check(json!({"elicitation": {"url": {}}}), false, false);
+        check(json!({"elicitation": true, "extensions": true}), false, false);
+        assert_eq!(era(true, &json!({})).unwrap().features(), ClientFeatures::default());
     }
 
     #[test]

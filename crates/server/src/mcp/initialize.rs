@@ -32,7 +32,7 @@ pub(crate) fn initialize(
     let handshake = negotiate(call.params)?;
     let reply = json!({
         "protocolVersion": handshake.revision,
-        "capabilities": capabilities(),
+        "capabilities": capabilities(handshake.revision),
         "serverInfo": server_info(),
         "instructions": INSTRUCTIONS,
         "_meta": limits_meta(&agent.limits),
@@ -88,7 +88,7 @@ pub(crate) fn discover(
     };
     let discovered = DiscoverResult {
         supported_versions: [STATELESS_REVISION],
-        capabilities: capabilities(),
+        capabilities: capabilities(STATELESS_REVISION),
         instructions: INSTRUCTIONS,
         keeping,
         meta: limits_meta(&agent.limits).into_iter().chain([era::server_info_entry()]).collect(),

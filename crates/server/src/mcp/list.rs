@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use execution::ToolFilter;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tool::ToolDefinition;
 use tool::definition::ToolFormat;
 
 use super::era::{CacheHints, McpEra};
+use super::tasks;
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
 use crate::rpc::RpcError;
@@ -23,6 +24,9 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
     let tools = agent.layer.tools_in(session.worker_session.as_deref(), &ToolFilter::default());
     let mut page = page(&tools, cursor.as_deref())?;
     page.keeping = era.cache_hints();
+    if era == McpEra::Handshake && tasks::handshake_has_tasks(session) {
+        page.permit_tasks();
+    }
     Ok(MethodReply::now(&page))
 }
 
@@ -35,6 +39,15 @@ struct ToolPage {
     next_cursor: Option<String>,
     #[serde(flatten)]
     keeping: Option<CacheHints>,
+}
+
+impl ToolPage {
+    /// Declares that each tool can be called as a task: any call may have to wait for the operator.
+    fn permit_tasks(&mut self) {
+        for definition in self.tools.iter_mut().filter_map(Value::as_object_mut) {
+            definition.insert("execution".to_owned(), json!({"taskSupport": "optional"}));
+        }
+    }
 }
 
 /// Returns the page that starts after the tool named by the cursor.
@@ -67,7 +80,6 @@ fn position_after(tools: &[Arc<ToolDefinition>], cursor: &str) -> Option<usize> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use tool::{Category, RiskLevel, ToolSpec};
 
     use super::*;

@@ -21,26 +21,57 @@ pub(crate) async fn execute_with_progress<F>(
 where
     F: Future<Output = ToolResult>,
 {
-    let Some((token, notifier)) = listener else { return execute(request).await };
-    let (sender, mut notes) = mpsc::channel(MAX_QUEUED_NOTES);
-    request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
+    let Some(listener) = listener else { return execute(request).await };
+    let mut sender = ProgressSender::new(listener);
+    let mut notes = listen(&mut request);
     let mut running = Box::pin(execute(request));
-    let mut amounts = ProgressAmounts::default();
-    let mut send = async |note: ProgressNote| {
-        let amount = amounts.next(note.done_of_total);
-        notifier.notify(METHOD, &notification_params(&token, amount, note)).await;
-    };
     let ended = loop {
         tokio::select! {
             biased;
-            Some(note) = notes.recv() => send(note).await,
+            Some(note) = notes.recv() => sender.send(note).await,
             ended = &mut running => break ended,
         }
     };
     while let Ok(note) = notes.try_recv() {
-        send(note).await;
+        sender.send(note).await;
     }
     ended
+}
+
+/// Returns the queue that the progress of a call will be put into.
+pub(super) fn listen(request: &mut CallRequest) -> mpsc::Receiver<ProgressNote> {
+    let (sender, notes) = mpsc::channel(MAX_QUEUED_NOTES);
+    request.progress = Progress::with_listener(move |note| drop(sender.try_send(note)));
+    notes
+}
+
+/// Sends the progress of one call to its client.
+pub(super) struct ProgressSender {
+    token: Value,
+    notifier: Notifier,
+    amounts: ProgressAmounts,
+    /// `_meta` entry of every notification, for a call that is a task.
+    related: Option<(String, Value)>,
+}
+
+impl ProgressSender {
+    pub(super) fn new((token, notifier): (Value, Notifier)) -> Self {
+        ProgressSender { token, notifier, amounts: ProgressAmounts::default(), related: None }
+    }
+
+    /// Adds an entry to the `_meta` of every notification.
+    pub(super) fn with_meta(self, entry: (String, Value)) -> Self {
+        ProgressSender { related: Some(entry), ..self }
+    }
+
+    pub(super) async fn send(&mut self, note: ProgressNote) {
+        let amount = self.amounts.next(note.done_of_total);
+        let mut params = notification_params(&self.token, amount, note);
+        if let (Some((key, value)), Some(Value::Object(meta))) = (&self.related, params.get_mut("_meta")) {
+            meta.insert(key.clone(), value.clone());
+        }
+        self.notifier.notify(METHOD, &params).await;
+    }
 }
 
 /// Amount of work in a notification, and the total if it is known.
@@ -100,6 +131,7 @@ mod tests {
                 connection: 1,
                 client: None,
                 session: None,
+                account: None,
             },
             trace: TraceContext::root(),
             deadline: None,

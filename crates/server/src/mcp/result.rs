@@ -2,20 +2,43 @@
 //! never a protocol error.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tool::result::{FailureReport, ResultMetadata};
 use tool::{Refusal, RefusalCode, ToolResult};
 
 use super::era::StatelessResultFields;
 use super::model_text::{content_blocks, refusal_text};
+use super::task_table::{AwaitedApproval, RelatedTask};
+use super::task_view;
 use crate::rpc::{self, RpcError, RpcReply};
 
-/// Builds the reply to `tools/call`.
-pub(crate) fn reply(result: ToolResult, seal: Option<StatelessResultFields>) -> RpcReply {
+/// Builds the reply to `tools/call`, or to the request for the result of a task.
+pub(super) fn reply(
+    result: ToolResult,
+    seal: Option<StatelessResultFields>,
+    related_task: Option<RelatedTask>,
+) -> RpcReply {
     if let Some(refusal) = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::UnknownTool) {
         return Err(RpcError::unknown_tool(&refusal_text(refusal), refusal));
     }
-    rpc::encode_result(&McpCallResult { seal, ..to_call_result(result) })
+    let mut reply = McpCallResult { seal, ..to_call_result(result) };
+    reply.meta.related_task = related_task;
+    rpc::encode_result(&reply)
+}
+
+/// Returns the approval that a call which did not run waits for.
+pub(super) fn pending_approval(result: &ToolResult) -> Option<AwaitedApproval> {
+    let refusal = result.metadata.refusal.as_ref().filter(|it| it.code == RefusalCode::ApprovalPending)?;
+    let id = refusal.approval_id.clone()?;
+    Some(AwaitedApproval { id, tool: result.tool_name.clone(), is_acknowledged: false })
+}
+
+/// Builds the reply that asks the client to tell its user about an approval, and to repeat the call.
+pub(super) fn input_required(awaited: &AwaitedApproval) -> RpcReply {
+    rpc::encode_result(&json!({
+        "resultType": "input_required",
+        "inputRequests": task_view::approval_form(awaited),
+    }))
 }
 
 /// Result of a call in MCP's format.
@@ -43,6 +66,8 @@ struct CallResultMeta {
     refusal: Option<Refusal>,
     #[serde(rename = "sinew/failure", skip_serializing_if = "Option::is_none")]
     failure: Option<FailureReport>,
+    #[serde(rename = "io.modelcontextprotocol/related-task", skip_serializing_if = "Option::is_none")]
+    related_task: Option<RelatedTask>,
 }
 
 fn to_call_result(result: ToolResult) -> McpCallResult {
@@ -56,13 +81,12 @@ fn to_call_result(result: ToolResult) -> McpCallResult {
         // A partial output may not match the output schema, which structured content must match; and in these
         // revisions structured content must be an object.
         structured_content: (success && value.is_object() && metadata.repeat.is_none()).then_some(value),
-        meta: CallResultMeta { metadata, latency_ms, refusal, failure },
+        meta: CallResultMeta { metadata, latency_ms, refusal, failure, related_task: None },
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use tool::{CallId, Mode, ToolOutput, TraceContext};
 
     use super::*;
@@ -72,7 +96,7 @@ mod tests {
     }
 
     fn told(result: ToolResult) -> Value {
-        serde_json::from_slice(reply(result, None).unwrap().bytes()).unwrap()
+        serde_json::from_slice(reply(result, None, None).unwrap().bytes()).unwrap()
     }
 
     #[test]
@@ -99,7 +123,7 @@ mod tests {
     #[test]
     fn unknown_tool_is_a_protocol_error_with_the_refusal() {
         let refusal = Refusal::new("raed", RefusalCode::UnknownTool, "Tool raed not found").with_hint("read");
-        let error = reply(ToolResult::refused(refusal, metadata(), 0.0), None).unwrap_err();
+        let error = reply(ToolResult::refused(refusal, metadata(), 0.0), None, None).unwrap_err();
         assert_eq!((error.code, &error.data["code"]), (-32602, &json!("unknown_tool")));
         assert_eq!(error.message, "Tool raed not found\nread");
     }

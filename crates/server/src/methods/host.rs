@@ -7,11 +7,13 @@ use approvals::ApprovalMode;
 use execution::host::{HostCall, HostCallOrigin, HostCallOutcome, UnknownHost};
 use execution::{CallRequest, ConnectionLoss, CuratedMapCheck};
 use serde_json::json;
+use tool::caller::CallerKey;
 use tool::{Caller, CallerEndpoint, Progress, TraceContext};
 
 use super::calls::{parse_deadline, parse_tool_name};
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
+use crate::peer_process;
 use crate::rpc::{self, Params, RpcError};
 use crate::service::{MethodCall, MethodReply, MethodResult};
 
@@ -22,7 +24,11 @@ pub(crate) fn judge(agent: &AgentContext, session: &mut ConnectionState, call: M
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "tool_name")?,
         arguments: params.take("tool_input").ok_or_else(|| RpcError::missing("tool_input", "an object"))?,
-        caller: Caller { client: Some(host.clone()), ..session.caller(CallerEndpoint::Hook) },
+        caller: Caller {
+            client: Some(host.clone()),
+            account: Some(host_key(session)),
+            ..session.caller(CallerEndpoint::Hook)
+        },
         trace: TraceContext::root(),
         deadline: parse_deadline(&mut params)?,
         cwd: params.optional("cwd")?,
@@ -36,14 +42,21 @@ pub(crate) fn judge(agent: &AgentContext, session: &mut ConnectionState, call: M
         connection_loss: ConnectionLoss::StopsCall,
     };
     let origin = parse_origin(&mut params)?;
+    let system_programs = params.optional("system_programs")?.unwrap_or_default();
     params.finish()?;
     let layer = Arc::clone(&agent.layer);
     Ok(MethodReply::deferred(async move {
-        match layer.judge_host_call(HostCall { host, request, origin }).await {
+        match layer.judge_host_call(HostCall { host, request, origin, system_programs }).await {
             Ok(verdict) => rpc::encode_result(&verdict),
             Err(unknown) => Err(unknown_host_error(&unknown)),
         }
     }))
+}
+
+/// Returns the identity that limits of a host are counted by. The session id in the message is not used for that: any
+/// process can send any id.
+fn host_key(session: &ConnectionState) -> CallerKey {
+    session.peer.process.and_then(peer_process::host_of).map_or(session.account, CallerKey::Process)
 }
 
 /// Returns advice on a call that another host has run. It blocks nothing.

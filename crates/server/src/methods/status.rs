@@ -2,7 +2,6 @@
 
 use execution::{LayerStatus, ToolFilter};
 use serde::Serialize;
-use serde_json::{Value, json};
 use tool::definition::ToolFormat;
 
 use crate::agent::AgentContext;
@@ -59,6 +58,5 @@ pub(crate) fn tools(agent: &AgentContext, session: &mut ConnectionState, call: M
     let format: ToolFormat = params.optional("format")?.unwrap_or_default();
     params.finish()?;
     let tools = agent.layer.tools_in(session.worker_session.as_deref(), &filter);
-    let tools: Vec<Value> = tools.iter().map(|definition| format.export(definition)).collect();
-    Ok(MethodReply::now(&json!({"format": format, "tools": tools})))
+    Ok(MethodReply::Immediate(agent.tool_lists.reply(format, tools)))
 }

@@ -13,6 +13,7 @@ const UNKNOWN_METHOD: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 const SERVER_ERROR: i64 = -32000;
+const MISSING_CLIENT_CAPABILITY: i64 = -32021;
 const UNSUPPORTED_REVISION: i64 = -32022;
 const LINE_TOO_LONG: &str = "frame_too_large";
 /// Maximum number of characters quoted of a name that the client sent.
@@ -87,6 +88,13 @@ impl RpcError {
         Self::new(UNSUPPORTED_REVISION, "unsupported_protocol_version", message)
             .with_data("supported", supported)
             .with_data("requested", truncate_and_escape(requested))
+    }
+
+    /// MCP request that needs a capability which the client does not declare.
+    pub(crate) fn missing_capability(method: &str, required: &Value) -> Self {
+        let message = format!("`{method}` needs a capability that the request does not declare");
+        Self::new(MISSING_CLIENT_CAPABILITY, "missing_client_capability", message)
+            .with_data("requiredCapabilities", required)
     }
 
     pub(crate) fn batch() -> Self {

@@ -185,9 +185,11 @@ pub(crate) fn listener(
         methods: METHODS,
         notifications: notices,
         other_socket: elsewhere,
-        worker_session: None,
+        worker: None,
         on_malformed: |_, _, _, error| error,
         admit: |_, _, _| Ok(()),
+        charge_reply: |_, _, _| {},
+        request_slots: None,
         context: desk,
     };
     ConnectionListener::new(service, sockets, endpoint)

@@ -17,7 +17,7 @@ pub(super) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct DaemonLink {
-    setting: CommandContext,
+    context: CommandContext,
     startup: DaemonStartup,
     state: Mutex<LinkState>,
     changed: Condvar,
@@ -32,11 +32,11 @@ struct LinkState {
 }
 
 impl DaemonLink {
-    pub(crate) fn new(setting: CommandContext, daemons: DaemonStartup) -> Self {
-        DaemonLink { setting, startup: daemons, state: Mutex::default(), changed: Condvar::new() }
+    pub(crate) fn new(context: CommandContext, daemons: DaemonStartup) -> Self {
+        DaemonLink { context, startup: daemons, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Connects to a daemon. Starts one or waits for one if none answers.
+    /// Connects to a daemon. Starts one or waits for one if none answers, unless the client has left.
     pub(crate) fn connect(&self, timeout: Duration) -> Result<UnixStream, CommandError> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -44,9 +44,9 @@ impl DaemonLink {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
-            if self.startup == DaemonStartup::StartIfMissing && !self.setting.is_state_locked() {
-                daemon_start::ensure_daemon(&self.setting)?;
-            } else if Instant::now() >= deadline {
+            if self.startup == DaemonStartup::StartIfMissing && !self.context.is_state_locked() {
+                daemon_start::ensure_daemon(&self.context)?;
+            } else if Instant::now() >= deadline || self.is_finished() {
                 return Err(failed);
             }
             std::thread::sleep(RECONNECT_INTERVAL);
@@ -54,10 +54,10 @@ impl DaemonLink {
     }
 
     fn open_connection(&self) -> Result<UnixStream, CommandError> {
-        let runtime = self.setting.runtime()?;
-        let socket = self.setting.home().agent_socket();
+        let runtime = self.context.runtime()?;
+        let socket = self.context.home().agent_socket();
         let dialled = runtime.block_on(Client::connect_stream(&socket, Duration::ZERO));
-        let connection = dialled.map_err(|error| self.setting.client_error(&error))?;
+        let connection = dialled.map_err(|error| self.context.client_error(&error))?;
         let blocking =
             connection.into_std().and_then(|stream| stream.set_nonblocking(false).map(|()| stream));
         blocking.map_err(|error| CommandError::new(ExitKind::Unreachable, error.to_string()))

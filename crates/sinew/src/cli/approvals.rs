@@ -85,9 +85,9 @@ pub(crate) struct PinArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum PinCommand {
-    /// Set the PIN that is required to approve calls.
+    /// Set the operator PIN.
     Set(PinArgs),
-    /// Remove the PIN. Any process of your user can then approve calls.
+    /// Remove the operator PIN. Any process of your user can then act as the operator.
     Clear(PinArgs),
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum PinCommand {
 pub(crate) enum SessionsCommand {
     /// List open sessions with creator, permitted tools and remaining budget.
     List(JsonArgs),
-    /// Close sessions with their sockets and running calls.
+    /// Close sessions: remove their sockets and cancel their running calls.
     Close {
         /// Session ids or names.
         #[arg(required = true)]
@@ -130,10 +130,17 @@ pub(crate) enum GrantDuration {
 }
 
 fn parse_grant_duration(text: &str) -> Result<GrantDuration, String> {
-    if text == "session" {
-        return Ok(GrantDuration::Session);
+    match text {
+        "session" => Ok(GrantDuration::Session),
+        time => {
+            parse_duration(time).map(GrantDuration::Fixed).map_err(|wrong| format!("{wrong}, or `session`"))
+        }
     }
-    let wrong = || "write `session`, or a time such as 90s, 10m, 2h".to_owned();
+}
+
+/// Parses a duration of at most a day.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time such as 90s, 10m, 2h".to_owned();
     let unit = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,
@@ -142,8 +149,8 @@ fn parse_grant_duration(text: &str) -> Result<GrantDuration, String> {
     };
     let number: u64 = text.get(..text.len() - 1).and_then(|digits| digits.parse().ok()).ok_or_else(wrong)?;
     match number.checked_mul(unit) {
-        Some(seconds @ 1..=86_400) => Ok(GrantDuration::Fixed(Duration::from_secs(seconds))),
-        _ => Err("a grant lasts at least one second and at most 24h".to_owned()),
+        Some(seconds @ 1..=86_400) => Ok(Duration::from_secs(seconds)),
+        _ => Err("write at least one second and at most 24h".to_owned()),
     }
 }
 

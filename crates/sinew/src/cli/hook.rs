@@ -28,6 +28,9 @@ pub(crate) enum HookCommand {
 
 #[derive(Args, Clone)]
 pub(crate) struct HookArgs {
+    /// Host program whose event is on standard input.
+    #[arg(long, value_enum, default_value_t = HostName::ClaudeCode)]
+    pub(crate) host: HostName,
     /// Give up after this many milliseconds, at most 8 seconds.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) deadline_ms: Option<u64>,
@@ -71,6 +74,24 @@ pub(crate) struct UninstallArgs {
 pub(crate) enum HostName {
     /// Claude Code.
     ClaudeCode,
+    /// Codex.
+    Codex,
+    /// Gemini CLI.
+    GeminiCli,
+    /// Cursor.
+    Cursor,
+}
+
+impl HostName {
+    /// Returns the name of the host table.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            HostName::ClaudeCode => "claude-code",
+            HostName::Codex => "codex",
+            HostName::GeminiCli => "gemini-cli",
+            HostName::Cursor => "cursor",
+        }
+    }
 }
 
 /// Settings file of a host.
@@ -80,7 +101,7 @@ pub(crate) enum HostSettingsScope {
     User,
     /// The project's settings, shared with its other users.
     Project,
-    /// The project's settings on this machine only.
+    /// The project's settings on this machine only (Claude Code).
     Local,
 }
 

@@ -8,7 +8,7 @@ use super::JsonArgs;
 
 #[derive(Subcommand)]
 pub(crate) enum ManifestCommand {
-    /// Check manifests and report all problems. Each function is run once on an example of its own file. Exits
+    /// Check manifests and report all problems. Runs each function once, with an example from its file. Exits
     /// with 7 on errors, with 0 if there are only warnings.
     Check {
         /// Files, or folders of manifests.
@@ -26,10 +26,11 @@ pub(crate) enum ManifestCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// Start an MCP server in the sandbox, list its tools, and write a manifest with their schemas, pinned. The
+    /// Start an MCP server in the sandbox, list its tools, and write a manifest that pins their schemas. The
     /// server can read the workspaces; it has no network access without `--network`.
     Import {
         /// Id of the manifest, in kebab-case.
+        #[arg(value_name = "ID")]
         name: String,
         /// Allow network access during the import.
         #[arg(long)]
@@ -44,9 +45,10 @@ pub(crate) enum ManifestCommand {
     /// Write a commented manifest to start from.
     New {
         /// Id of the manifest, in kebab-case.
+        #[arg(value_name = "ID")]
         name: String,
         /// Type of the tool.
-        #[arg(long = "type", value_enum)]
+        #[arg(long = "type", value_enum, value_name = "TYPE")]
         kind: ManifestKind,
     },
 }

@@ -1,21 +1,56 @@
 //! Command-line grammar of `sinew policy` and `sinew allow`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use jiff::Timestamp;
 use tool::Mode;
 
+use super::approvals::parse_duration;
 use super::record::moment;
-use super::{JsonArgs, mode_parser};
+use super::{JsonArgs, PinArgs, mode_parser};
 
 #[derive(Args)]
 pub(crate) struct AllowArgs {
     /// Id of the refused call, from the reply or the ledger.
     pub(crate) call_id: String,
-    /// Write the change without a confirmation prompt.
+    /// Write the change without a confirmation prompt: the narrowest one, or the one of `--choose`.
     #[arg(long)]
     pub(crate) yes: bool,
+    /// Number of the proposal to write, as they are listed.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    pub(crate) choose: u8,
+    #[command(flatten)]
+    pub(crate) output: JsonArgs,
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("action").required(true).args(["duration", "stop", "finish"]))]
+pub(crate) struct RecordArgs {
+    /// Start a recording that ends by itself after this time, such as `90s`, `30m` or `1h`.
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Workspace to record; without it, the one that contains the current folder.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// End the recording.
+    #[arg(long)]
+    pub(crate) stop: bool,
+    /// End the recording, and propose a policy that allows the recorded calls.
+    #[arg(long)]
+    pub(crate) finish: bool,
+    /// Write the proposed `tools.yaml` to this file, which must not exist.
+    #[arg(long, value_name = "FILE", requires = "finish", conflicts_with = "apply")]
+    pub(crate) write: Option<PathBuf>,
+    /// Write the proposal to your `tools.yaml`. The daemon reads it like any other edit.
+    #[arg(long, requires = "finish")]
+    pub(crate) apply: bool,
+    /// Start without a confirmation prompt.
+    #[arg(long, requires = "duration")]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) pin: PinArgs,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }
@@ -45,6 +80,20 @@ pub(crate) enum PolicyCommand {
         /// Earliest time of the calls: `7d` or `12h` ago, or a time such as 2026-01-31T12:00:00Z.
         #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
         since: Timestamp,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+    /// Record what a project needs: for a limited time, calls in one workspace that only an allowlist of their
+    /// tool refuses are permitted. Then propose a policy that allows them.
+    Record(RecordArgs),
+    /// Suggest changes that remove unneeded approvals and unused permissions, each checked by replay.
+    Suggest {
+        /// Start of the period: `7d` or `12h` ago, or a time such as 2026-01-31T12:00:00Z.
+        #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
+        since: Timestamp,
+        /// Write the change with this number to your file. The daemon reads it like any other edit.
+        #[arg(long, value_name = "N")]
+        apply: Option<usize>,
         #[command(flatten)]
         output: JsonArgs,
     },

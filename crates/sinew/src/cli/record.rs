@@ -63,7 +63,7 @@ pub(crate) enum LedgerExportFormat {
 /// Record filter. A field that is absent matches every record.
 #[derive(Args)]
 pub(crate) struct FilterArgs {
-    /// Kind of record: decision, outcome, refusal, mode, start, stop, …
+    /// Kind of record: decision, outcome (both include call), call, refusal, mode, start, stop, …
     #[arg(long)]
     kind: Option<String>,
     /// Tool name.

@@ -65,9 +65,9 @@ fn show_list(approvals: &[Value]) -> Result<(), CommandError> {
 }
 
 fn show(id: &str, output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let id = resolve_prefix(&setting, id)?;
-    let reply = setting.request_control("control/approvals.show", json!({"id": id}))?;
+    let context = CommandContext::from_environment()?;
+    let id = resolve_prefix(&context, id)?;
+    let reply = context.request_control("control/approvals.show", json!({"id": id}))?;
     render::reply(output, reply, |reply| {
         let listed = parse_listed(reply.clone())?;
         let mut lines = request_heading(&listed).into_iter().chain(listed.request.lines());
@@ -120,8 +120,8 @@ fn colour_line(line: &ApprovalRequestLine) -> String {
 }
 
 /// Returns the id of the only approval request with this prefix (at least 3 characters), else `id` itself.
-fn resolve_prefix(setting: &CommandContext, id: &str) -> Result<String, CommandError> {
-    let reply = setting.request_control("control/approvals.list", json!({}))?;
+fn resolve_prefix(context: &CommandContext, id: &str) -> Result<String, CommandError> {
+    let reply = context.request_control("control/approvals.list", json!({}))?;
     let ids = render::items(&reply, "approvals").iter().filter_map(|one| one["id"].as_str());
     let begun: Vec<&str> = ids.filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
     match begun.as_slice() {

@@ -23,15 +23,15 @@ pub(crate) fn run(args: CallArgs) -> Result<ExitKind, CommandError> {
     let CallArgs { words, json, deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail } = args;
     let options = CallOptions { deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail };
     let typed_call = CallInput::new(words, json.as_deref())?;
-    let setting = CommandContext::from_environment()?;
-    let (result, wants_json) = match setting.daemon_or_state_lock()? {
-        CommandBackend::Daemon => through_daemon(&setting, typed_call, &options)?,
+    let context = CommandContext::from_environment()?;
+    let (result, wants_json) = match context.daemon_or_state_lock()? {
+        CommandBackend::Daemon => through_daemon(&context, typed_call, &options)?,
         CommandBackend::Local(_) if options.skip_guardrail => {
             let problem =
                 CommandError::new(ExitKind::Unreachable, "`--skip-guardrail` needs a running daemon");
             return Err(problem.with_hint("start one with `sinew serve`"));
         }
-        CommandBackend::Local(state) => in_this_process(&setting, &state, typed_call, &options)?,
+        CommandBackend::Local(state) => in_this_process(&context, &state, typed_call, &options)?,
     };
     let shown = match wants_json {
         true => print_result_line(render::versioned_json(serde_json::to_value(&result).unwrap_or_default())),
@@ -54,26 +54,26 @@ struct CallOptions {
 }
 
 fn through_daemon(
-    setting: &CommandContext,
+    context: &CommandContext,
     typed_call: CallInput,
     options: &CallOptions,
 ) -> Result<(ToolResult, bool), CommandError> {
-    let definitions = setting.definitions(&ToolFilter::default())?;
+    let definitions = context.definitions(&ToolFilter::default())?;
     let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
     let arguments = typed_call.into_arguments(tools::find_tool(&definitions, &tool))?;
     let mut params = Arguments::new();
     params.insert("tool_name".to_owned(), json!(tool));
     params.insert("arguments".to_owned(), arguments);
-    params.insert("cwd".to_owned(), json!(setting.folder()));
+    params.insert("cwd".to_owned(), json!(context.folder()));
     params.extend(options.deadline_ms.map(|limit| ("deadline_ms".to_owned(), json!(limit))));
     params.extend(options.approval_id.as_ref().map(|id| ("approval_id".to_owned(), json!(id))));
     params.extend(options.no_wait.then(|| ("approval".to_owned(), json!("async"))));
     params.extend(options.idempotency_key.as_ref().map(|key| ("idempotency_key".to_owned(), json!(key))));
     let reply = if options.skip_guardrail {
         params.insert("skip_guardrail".to_owned(), json!(true));
-        setting.request_control("control/execute", Value::Object(params))?
+        context.request_control("control/execute", Value::Object(params))?
     } else {
-        setting.request_agent("sinew/execute", Value::Object(params))?
+        context.request_agent("sinew/execute", Value::Object(params))?
     };
     let result = serde_json::from_value(reply)
         .map_err(|error| CommandError::failed(format!("the daemon's answer cannot be read: {error}")))?;
@@ -81,7 +81,7 @@ fn through_daemon(
 }
 
 fn in_this_process(
-    setting: &CommandContext,
+    context: &CommandContext,
     _state: &StateLock,
     typed_call: CallInput,
     options: &CallOptions,
@@ -90,8 +90,8 @@ fn in_this_process(
         DIM_STYLE,
         "note: no daemon is running; this call is made in this process (`sinew serve` starts one)",
     ));
-    let runtime = setting.runtime()?;
-    let layer = compose::embedded_layer(setting)?;
+    let runtime = context.runtime()?;
+    let layer = compose::embedded_layer(context)?;
     let (tool, wants_json) = (typed_call.tool.clone(), typed_call.wants_json);
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
@@ -109,7 +109,7 @@ fn in_this_process(
         approval_mode: asking,
         approval_id,
         idempotency_key,
-        ..embedded_request(setting, tool, arguments)
+        ..embedded_request(context, tool, arguments)
     };
     let result = runtime.block_on(async {
         // Requests left open by earlier calls are not decided here: only this call's request is.
@@ -126,14 +126,14 @@ fn in_this_process(
 }
 
 /// Builds the request for a call made in this process.
-pub(crate) fn embedded_request(setting: &CommandContext, tool_name: String, arguments: Value) -> CallRequest {
+pub(crate) fn embedded_request(context: &CommandContext, tool_name: String, arguments: Value) -> CallRequest {
     CallRequest {
         tool_name,
         arguments,
         caller: caller("sinew call"),
         trace: TraceContext::root(),
         deadline: None,
-        cwd: Some(setting.folder().to_owned()),
+        cwd: Some(context.folder().to_owned()),
         progress: Progress::default(),
         started: Instant::now(),
         curated_map: Default::default(),
@@ -154,5 +154,6 @@ pub(crate) fn caller(client: &str) -> Caller {
         connection: 0,
         client: Some(client.to_owned()),
         session: None,
+        account: None,
     }
 }

@@ -34,9 +34,9 @@ fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
 }
 
 fn resume(id: &str, pin: PinArgs, output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let params = json!({"caller": id});
-    let reply = PinSource::from_args(pin).request_control(&setting, "control/callers.resume", params)?;
+    let reply = PinSource::from_args(pin).request_control(&context, "control/callers.resume", params)?;
     render::reply(output, reply, |_| {
         print_result_line(format!("{} may call again", escape_invisible_line(id)))
     })

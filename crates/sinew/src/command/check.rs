@@ -9,7 +9,7 @@ use sandbox::Sandbox;
 use serde_json::{Value, json};
 use server::settings::Settings;
 use strict_yaml::{Document, DocumentError};
-use tool::ToolDefinition;
+use tool::{Refusal, ToolDefinition};
 use toolbox::Internals;
 
 use super::manifest;
@@ -31,55 +31,57 @@ use crate::terminal::{
 pub(crate) struct CheckReport {
     pub(crate) errors: Vec<DocumentError>,
     pub(crate) warnings: Vec<DocumentError>,
+    /// Services from the settings that the policy refuses, by name, each with its refusal.
+    pub(crate) refused_services: Vec<(String, Box<Refusal>)>,
     /// Errors in manifests. A broken manifest disables only itself.
     manifest_errors: Vec<DocumentError>,
 }
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let folder = setting.home().tools_dir();
-    let most = setting.settings().unwrap_or_default().limits.max_manifests;
+    let context = CommandContext::from_environment()?;
+    let folder = context.home().tools_dir();
+    let most = context.settings().unwrap_or_default().limits.max_manifests;
     // Read as the daemon reads them: a file that other users can write is refused.
     let loaded = match folder.is_dir() {
         true => manifest::load_files(&manifests::counted_files(folder, most)?, &Document::read_trusted)?,
         false => ManifestLoadResult::default(),
     };
     let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
-    let mut report = check_with_manifest_tools(&setting, &tools.collect::<Vec<_>>())?;
+    let mut report = check_with_manifest_tools(&context, &tools.collect::<Vec<_>>())?;
     report.check_manifests(loaded.diagnostics);
     report.show(output)
 }
 
 /// Checks all configuration except manifests.
-pub(crate) fn check_configuration(setting: &CommandContext) -> Result<CheckReport, CommandError> {
-    check_with_manifest_tools(setting, &[])
+pub(crate) fn check_configuration(context: &CommandContext) -> Result<CheckReport, CommandError> {
+    check_with_manifest_tools(context, &[])
 }
 
 /// Like `check_configuration`, and also reports tools of manifests that can reach paths forbidden to other tools.
 fn check_with_manifest_tools(
-    setting: &CommandContext,
+    context: &CommandContext,
     from_manifests: &[&ToolDefinition],
 ) -> Result<CheckReport, CommandError> {
     let mut registry = ToolRegistry::new();
     let mut report = CheckReport::default();
-    let settings = report.check_settings(setting).unwrap_or_default();
+    let settings = report.check_settings(context).unwrap_or_default();
     let web = match report.take_or_record("config/sinew.yaml", compose::shared_web(&settings)) {
         Some(web) => web,
         None => compose::shared_web(&Settings::default())?,
     };
     let (sandbox, internals) = (Sandbox::of_this_process(), Internals::of_this_process());
-    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo_store(setting, &settings))
+    toolbox::register(&mut registry, sandbox, internals, web, &compose::undo_store(context, &settings))
         .map_err(CommandError::failed)?;
-    let hosts = host_table::load(&setting.home().config_dir().join("hosts"), setting.home().user_home());
+    let hosts = host_table::load(&context.home().config_dir().join("hosts"), context.home().user_home());
     let hosts = report.take_or_record("config/hosts", hosts).unwrap_or_default();
-    let folder = compose::governance_dir(setting)?;
-    match compose::read_policy(setting)? {
+    let folder = compose::governance_dir(context)?;
+    match compose::read_policy(context)? {
         Ok(policy) => {
             let policy = policy.with_isolation(compose::detect_isolation());
             let policy =
                 policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
             let workspaces = existing_workspaces(&settings);
-            let policy = match policy.with_projects(&workspaces, &compose::policy_environment(setting)) {
+            let policy = match policy.with_projects(&workspaces, &compose::policy_environment(context)) {
                 Ok(policy) => policy,
                 Err(error) => {
                     report.errors.extend_from_slice(error.problems());
@@ -93,7 +95,8 @@ fn check_with_manifest_tools(
             }
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);
-            let file = setting.home().settings_file().display().to_string();
+            report.check_services(context, &policy, &registry);
+            let file = context.home().settings_file().display().to_string();
             let definitions = registry.definitions().map(AsRef::as_ref);
             report.warnings.extend(message_limit::check(&settings, &file, &policy, definitions));
         }
@@ -114,13 +117,13 @@ fn existing_workspaces(settings: &Settings) -> Workspaces {
 }
 
 impl CheckReport {
-    fn check_settings(&mut self, setting: &CommandContext) -> Option<Settings> {
-        let file = setting.home().settings_file().display().to_string();
-        let settings = self.take_or_record(&file, setting.settings())?;
+    fn check_settings(&mut self, context: &CommandContext) -> Option<Settings> {
+        let file = context.home().settings_file().display().to_string();
+        let settings = self.take_or_record(&file, context.settings())?;
         for workspace in &settings.workspaces {
             let found = Workspace::open(&workspace.path, WorkspaceAccess::ReadOnly);
             let apart = |found: Workspace| {
-                reserved_folders::check_workspace(setting.home(), found.root(), workspace.access)
+                reserved_folders::check_workspace(context.home(), found.root(), workspace.access)
             };
             if let Err(error) = found.map_err(|error| error.to_string()).and_then(apart) {
                 let path = workspace.path.display();
@@ -140,9 +143,9 @@ impl CheckReport {
         (hosts, from_manifests): (&[Host], &[&ToolDefinition]),
         workspaces: &Workspaces,
     ) {
-        let judged = hosts.iter().flat_map(Host::definitions);
+        let judged = hosts.iter().flat_map(|host| host.judged_definitions(policy));
         let definitions: Vec<&ToolDefinition> =
-            registry.definitions().chain(judged).map(AsRef::as_ref).collect();
+            registry.definitions().map(AsRef::as_ref).chain(judged).collect();
         self.warnings.extend_from_slice(policy.warnings());
         match policy.check_tools(definitions.iter().copied()) {
             Ok(warnings) => self.warnings.extend(warnings),
@@ -151,6 +154,22 @@ impl CheckReport {
         self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied()));
         let all = definitions.into_iter().chain(from_manifests.iter().copied());
         self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
+    }
+
+    /// Records services from the settings that the policy refuses, and warns about them.
+    fn check_services(&mut self, context: &CommandContext, policy: &Policy, registry: &ToolRegistry) {
+        let file = context.home().settings_file().display().to_string();
+        let services = registry.all_versions().flat_map(|tool| {
+            tool.executor().services().into_iter().map(move |service| (tool.definition(), service))
+        });
+        for (tool, service) in services {
+            let Some(refusal) = policy.service_denial(tool, &service.url) else { continue };
+            let (name, url, reason) = (&service.name, &service.url, &refusal.reason);
+            let message = format!("`{name}` ({url}), which `{}` uses, is refused: {reason}", tool.name());
+            let warning = DocumentError::for_file(&file, &message);
+            self.warnings.push(DocumentError { suggestion: refusal.hint.clone(), ..warning });
+            self.refused_services.push((service.name, refusal));
+        }
     }
 
     fn check_program_folders(&mut self, policy: &Policy, workspaces: &Workspaces) {

@@ -70,7 +70,7 @@ impl ValueCompleter for ToolNameCompleter {
             return Vec::new();
         }
         let tools = CommandContext::from_environment()
-            .and_then(|setting| setting.definitions_without_waiting())
+            .and_then(|context| context.definitions_without_waiting())
             .unwrap_or_default();
         let begins = |name: &str| current.to_str().is_some_and(|typed| name.starts_with(typed));
         let schema_checked = tools.iter().filter(|tool| begins(tool.name().as_str()));

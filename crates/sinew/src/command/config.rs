@@ -28,12 +28,12 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
 }
 
 fn show(args: &ConfigShowArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     // Reject invalid settings as the daemon would, instead of showing values that have no effect.
-    setting.settings()?;
-    let file = setting.home().settings_file();
+    context.settings()?;
+    let file = context.home().settings_file();
     let rows = setting_rows(&file)?;
-    let policy = policy_files(setting.home().config_dir());
+    let policy = policy_files(context.home().config_dir());
     if args.output.json {
         let settings: Vec<Value> = rows.iter().map(as_json).collect();
         let policy: Vec<Value> =

@@ -8,6 +8,7 @@ mod network;
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
+use crate::command::check;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
@@ -16,15 +17,17 @@ use crate::terminal::{
 };
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let settings = setting.settings().unwrap_or_default();
-    let mut rows = machine::sandbox(&setting)?;
-    rows.extend(machine::folders(&setting));
-    rows.extend(daemon::sockets(&setting));
-    let usable = daemon::load_manifests(&setting);
-    rows.extend(daemon::configuration(&setting, &usable));
+    let context = CommandContext::from_environment()?;
+    let settings = context.settings().unwrap_or_default();
+    let mut rows = machine::sandbox(&context)?;
+    rows.extend(machine::folders(&context));
+    rows.extend(daemon::sockets(&context));
+    let usable = daemon::load_manifests(&context);
+    let checked = check::check_configuration(&context);
+    rows.extend(daemon::configuration(&context, &usable, &checked));
     rows.extend(machine::programs());
-    rows.extend(network::services(&settings));
+    let refused = checked.as_ref().map_or(&[][..], |report| &report.refused_services);
+    rows.extend(network::services(&settings, refused));
     rows.extend(network::keys(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
     let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
     match output.json {

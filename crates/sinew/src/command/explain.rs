@@ -20,10 +20,10 @@ use crate::terminal::{
 
 pub(crate) fn run(args: ExplainArgs) -> Result<ExitKind, CommandError> {
     let typed_call = CallInput::new(args.words, args.json.as_deref())?;
-    let (setting, wants_json) = (CommandContext::from_environment()?, typed_call.wants_json);
-    let explanation = match setting.daemon_or_state_lock()? {
-        CommandBackend::Daemon => through_daemon(&setting, typed_call, args.mode)?,
-        CommandBackend::Local(_state) => in_this_process(&setting, typed_call, args.mode)?,
+    let (context, wants_json) = (CommandContext::from_environment()?, typed_call.wants_json);
+    let explanation = match context.daemon_or_state_lock()? {
+        CommandBackend::Daemon => through_daemon(&context, typed_call, args.mode)?,
+        CommandBackend::Local(_state) => in_this_process(&context, typed_call, args.mode)?,
     };
     if wants_json {
         print_result_line(render::versioned_json(serde_json::to_value(&explanation).unwrap_or_default()))?;
@@ -38,34 +38,34 @@ pub(crate) fn run(args: ExplainArgs) -> Result<ExitKind, CommandError> {
 }
 
 fn through_daemon(
-    setting: &CommandContext,
+    context: &CommandContext,
     typed_call: CallInput,
     mode: Option<tool::Mode>,
 ) -> Result<Explanation, CommandError> {
-    let definitions = setting.definitions(&ToolFilter::default())?;
+    let definitions = context.definitions(&ToolFilter::default())?;
     let mut params = Arguments::new();
     params.insert("tool_name".to_owned(), json!(typed_call.tool));
     let definition = tools::find_tool(&definitions, &typed_call.tool);
     params.insert("arguments".to_owned(), typed_call.into_arguments(definition)?);
-    params.insert("cwd".to_owned(), json!(setting.folder()));
+    params.insert("cwd".to_owned(), json!(context.folder()));
     params.extend(mode.map(|mode| ("mode".to_owned(), json!(mode))));
-    let reply = setting.request_control("control/explain", Value::Object(params))?;
+    let reply = context.request_control("control/explain", Value::Object(params))?;
     serde_json::from_value(reply)
         .map_err(|error| CommandError::failed(format!("the daemon's answer cannot be read: {error}")))
 }
 
 fn in_this_process(
-    setting: &CommandContext,
+    context: &CommandContext,
     typed_call: CallInput,
     mode: Option<tool::Mode>,
 ) -> Result<Explanation, CommandError> {
-    let runtime = setting.runtime()?;
-    let layer = compose::embedded_layer(setting)?;
+    let runtime = context.runtime()?;
+    let layer = compose::embedded_layer(context)?;
     let definitions: Vec<ToolDefinition> =
         layer.tools(&ToolFilter::default()).iter().map(|definition| (**definition).clone()).collect();
     let tool = typed_call.tool.clone();
     let arguments = typed_call.into_arguments(tools::find_tool(&definitions, &tool))?;
-    let supposed = call::embedded_request(setting, tool, arguments);
+    let supposed = call::embedded_request(context, tool, arguments);
     let explanation = runtime.block_on(layer.explain(supposed, mode, ExplanationAudience::Operator));
     // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.
     runtime.shutdown_background();
@@ -112,6 +112,9 @@ fn show(explanation: &Explanation) -> Result<(), CommandError> {
         let place = render::format_rule(rule);
         let line = if decided.contains(rule) { place } else { paint(DIM_STYLE, format!("{place}, passed")) };
         print_result_line(format!("  rule: {line}"))?;
+    }
+    for note in &explanation.notes {
+        print_result_line(format!("  note: {}", escape_invisible_line(note)))?;
     }
     match refusal.and_then(|refusal| refusal.hint.as_deref()) {
         Some(hint) => print_result_line(format!("  change: {}", escape_invisible(hint))),

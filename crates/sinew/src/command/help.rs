@@ -79,8 +79,8 @@ fn telemetry_variables() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn file_overview(setting: &CommandContext) -> String {
-    let home = setting.home();
+fn file_overview(context: &CommandContext) -> String {
+    let home = context.home();
     let (config, agent, control) = (home.config_dir(), home.agent_socket(), home.control_socket());
     let rows = [
         (config.join("sinew.yaml"), "settings: workspaces, limits, log, OpenTelemetry"),

@@ -28,16 +28,16 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(8);
 pub(crate) fn run(command: HookCommand) -> Result<ExitKind, CommandError> {
     Ok(match command {
         HookCommand::PreToolUse { fail, args } => {
-            let limit = effective_deadline(&args);
+            let (limit, host) = (effective_deadline(&args), args.host);
             run_with_deadline(limit, move || pre_tool_use::run(&args, limit))
                 .unwrap_or_else(HostReply::CannotJudge)
-                .send(fail)
+                .send(host, fail)
         }
         HookCommand::PostToolUse(args) => {
-            let limit = effective_deadline(&args);
+            let (limit, host) = (effective_deadline(&args), args.host);
             run_with_deadline(limit, move || post_tool_use::run(&args))
                 .unwrap_or_else(HostReply::CannotReview)
-                .send(FailMode::Open)
+                .send(host, FailMode::Open)
         }
         HookCommand::Install(args) => return install::install(&args),
         HookCommand::Uninstall(args) => return install::uninstall(&args),
@@ -99,6 +99,7 @@ fn to_reason(problem: &CommandError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::HostName;
 
     #[test]
     fn panic_and_hang_still_produce_a_reply() {
@@ -117,7 +118,9 @@ mod tests {
 
     #[test]
     fn requested_deadline_only_shortens() {
-        let wish = |deadline_ms| effective_deadline(&HookArgs { deadline_ms, home: None });
+        let wish = |deadline_ms| {
+            effective_deadline(&HookArgs { deadline_ms, home: None, host: HostName::ClaudeCode })
+        };
         assert_eq!(wish(None), DEADLINE);
         assert_eq!(wish(Some(5)), Duration::from_millis(5));
         assert_eq!(wish(Some(u64::MAX)), DEADLINE);

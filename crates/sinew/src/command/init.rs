@@ -24,25 +24,43 @@ pub(crate) enum ExistingFile {
 }
 
 pub(crate) fn run(args: &InitArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let existing = if args.force { ExistingFile::Replace } else { ExistingFile::Keep };
     let extent = if args.full { ConfigExtent::Full } else { ConfigExtent::Start };
-    write_configuration(&setting, extent, existing)?;
+    let tools = match args.preset {
+        Some(preset) => {
+            refuse_existing_policy(&context, existing)?;
+            preset.show_home_policy()?
+        }
+        None => START_TOOLS,
+    };
+    write_configuration(&context, extent, tools, existing)?;
     match args.pin {
-        true => pin::set(&setting, args.pin_source).map(drop)?,
-        false => warn_without_pin(&setting),
+        true => pin::set(&context, args.pin_source).map(drop)?,
+        false => warn_without_pin(&context),
     }
     match &args.workspace {
-        Some(dir) => workspace::add(&setting, dir, WorkspaceAccessSetting::ReadWrite)?,
+        Some(dir) => workspace::add(&context, dir, WorkspaceAccessSetting::ReadWrite)?,
         None => print_message("next: run `sinew workspace add DIR` to let callers work in a folder"),
     }
     Ok(ExitKind::Done)
 }
 
+/// Refuses to write a preset to a home with a `tools.yaml`: it would be kept, and the preset would not apply.
+fn refuse_existing_policy(context: &CommandContext, existing: ExistingFile) -> Result<(), CommandError> {
+    let file = context.home().config_dir().join("governance/tools.yaml");
+    if existing == ExistingFile::Replace || is_absent(&file) {
+        return Ok(());
+    }
+    let problem = CommandError::usage(format!("`{}` exists already", file.display()));
+    Err(problem
+        .with_hint("edit it, or run the command with `--force`, which keeps the old file beside the new one"))
+}
+
 /// Warns if there is no operator PIN: without one, any process of this user can approve its own calls. It asks
 /// nothing, because a prompt would take the next line that a person has already typed.
-fn warn_without_pin(setting: &CommandContext) {
-    if !pin::is_set(setting) {
+fn warn_without_pin(context: &CommandContext) {
+    if !pin::is_set(context) {
         print_warning(
             "no operator PIN is set: any process that runs as you, including an agent's shell, can approve calls",
         );
@@ -51,8 +69,8 @@ fn warn_without_pin(setting: &CommandContext) {
 }
 
 /// Returns true if the configuration has not been written out yet.
-pub(crate) fn is_uninitialised(setting: &CommandContext) -> bool {
-    is_absent(&setting.home().settings_file())
+pub(crate) fn is_uninitialised(context: &CommandContext) -> bool {
+    is_absent(&context.home().settings_file())
 }
 
 /// Returns true if the path does not exist. A dangling link, or a path without access, counts as existing,
@@ -71,31 +89,32 @@ pub(crate) enum ConfigExtent {
 }
 
 /// Writes the settings file of a home that has none.
-pub(crate) fn write_settings(setting: &CommandContext) -> Result<(), CommandError> {
-    create_private_folder(setting.home().config_dir())?;
-    write_file(&setting.home().settings_file(), START_SETTINGS, ExistingFile::Keep)
+pub(crate) fn write_settings(context: &CommandContext) -> Result<(), CommandError> {
+    create_private_folder(context.home().config_dir())?;
+    write_file(&context.home().settings_file(), START_SETTINGS, ExistingFile::Keep)
 }
 
 /// Writes every missing file, and the JSON Schemas that editors use.
 fn write_configuration(
-    setting: &CommandContext,
+    context: &CommandContext,
     extent: ConfigExtent,
+    tools: &str,
     existing: ExistingFile,
 ) -> Result<(), CommandError> {
-    let governance = setting.home().config_dir().join("governance");
+    let governance = context.home().config_dir().join("governance");
     create_private_folder(&governance)?;
     let names: Vec<&str> = policy_files().map(|(name, _)| name.trim_end_matches(".yaml")).collect();
     match extent {
         ConfigExtent::Start => {
-            write_file(&setting.home().settings_file(), START_SETTINGS, existing)?;
-            write_file(&governance.join("tools.yaml"), START_TOOLS, existing)?;
+            write_file(&context.home().settings_file(), START_SETTINGS, existing)?;
+            write_file(&governance.join("tools.yaml"), tools, existing)?;
         }
         ConfigExtent::Full => {
-            write_file(&setting.home().settings_file(), server::settings::SETTINGS_TEMPLATE, existing)?;
+            write_file(&context.home().settings_file(), server::settings::SETTINGS_TEMPLATE, existing)?;
             for (name, text) in policy_files() {
                 write_file(&governance.join(name), &with_extends_none(text), existing)?;
             }
-            let hosts = setting.home().config_dir().join("hosts");
+            let hosts = context.home().config_dir().join("hosts");
             create_private_folder(&hosts)?;
             for (name, text) in host_table::EMBEDDED {
                 write_file(&hosts.join(format!("{name}.yaml")), text, existing)?;
@@ -207,6 +226,22 @@ fn create_private_folder(folder: &Path) -> Result<(), CommandError> {
 /// Replaces a private file atomically.
 pub(crate) fn replace_atomically(file: &Path, text: &str) -> Result<(), CommandError> {
     strict_yaml::replace_private_file(file, text.as_bytes()).map_err(|error| cannot_write(file, &error))
+}
+
+/// Replaces a private file atomically, unless it was edited since a command read it as `known`.
+pub(crate) fn replace_unchanged(file: &Path, known: Option<&str>, text: &str) -> Result<(), CommandError> {
+    let current = match std::fs::read_to_string(file) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            return Err(CommandError::configuration(format!("{} cannot be read: {error}", file.display())));
+        }
+    };
+    if current.as_deref() != known {
+        let problem = format!("{} was changed while this command ran", file.display());
+        return Err(CommandError::configuration(problem).with_hint("run the command again"));
+    }
+    replace_atomically(file, text)
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> CommandError {

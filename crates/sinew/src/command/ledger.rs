@@ -30,8 +30,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 const MAX_TARGET_LENGTH: usize = 15;
 
 pub(crate) fn run(command: LedgerCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let ledger_files = LedgerFiles::open(&setting);
+    let context = CommandContext::from_environment()?;
+    let ledger_files = LedgerFiles::open(&context);
     match command {
         LedgerCommand::Tail { count, follow, output } => {
             let last = show_records(
@@ -48,7 +48,7 @@ pub(crate) fn run(command: LedgerCommand) -> Result<ExitKind, CommandError> {
             Ok(ExitKind::Done)
         }
         LedgerCommand::Show { id, output } => ledger_files.show_record(&id, output),
-        LedgerCommand::Verify(output) => verify_ledger(&setting, output),
+        LedgerCommand::Verify(output) => verify_ledger(&context, output),
         LedgerCommand::Export { filter, format, output } => {
             ledger_files.export(&filter.into(), format, output.as_deref())
         }
@@ -62,8 +62,8 @@ struct LedgerFiles {
 }
 
 impl LedgerFiles {
-    fn open(setting: &CommandContext) -> LedgerFiles {
-        let folder = compose::ledger_dir(setting);
+    fn open(context: &CommandContext) -> LedgerFiles {
+        let folder = compose::ledger_dir(context);
         LedgerFiles { reader: LedgerReader::new(&folder), folder }
     }
 
@@ -179,7 +179,7 @@ pub(crate) fn record_subject(record: &Value) -> String {
         "start" => format!("version {}", text_field(record, "version")),
         "stop" => text_field(record, "reason").to_owned(),
         "note" => text_field(record, "about").to_owned(),
-        "decision" | "refusal" => {
+        "decision" | "call" | "refusal" => {
             format!("{} {}", text_field(record, "tool"), call_target(record)).trim_end().to_owned()
         }
         _ => text_field(record, "tool").to_owned(),
@@ -216,9 +216,9 @@ pub(crate) fn record_outcome(record: &Value) -> String {
     escape_invisible_line(&["outcome", "code", "event", "result"].map(|key| text_field(record, key)).concat())
 }
 
-fn verify_ledger(setting: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let folder = compose::ledger_dir(setting);
-    let report = verify(&folder, &compose::ledger_paths(setting)).map_err(read_error(&folder))?;
+fn verify_ledger(context: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let folder = compose::ledger_dir(context);
+    let report = verify(&folder, &compose::ledger_paths(context)).map_err(read_error(&folder))?;
     if output.json {
         let as_json = |found: &[VerifyFinding]| {
             let facts = |f: &VerifyFinding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});

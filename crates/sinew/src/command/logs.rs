@@ -15,9 +15,9 @@ use crate::terminal::{print_result_line, wait_for_more};
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &LogsArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let query = LogLineFilter { since: args.since, level: args.level };
-    let mut reader = LogReader::open(setting.home().log_dir(), query).map_err(|error| read_error(&error))?;
+    let mut reader = LogReader::open(context.home().log_dir(), query).map_err(|error| read_error(&error))?;
     let paint = if std::io::stdout().is_terminal() { ColourMode::Ansi } else { ColourMode::Never };
     let show = |line: &LogLine| {
         print_result_line(if args.json { line.as_json().to_owned() } else { line.format(paint) })

@@ -42,10 +42,10 @@ fn get(output: JsonArgs) -> Result<ExitKind, CommandError> {
 
 /// Prints the mode changes, oldest first, from the ledger files. Needs no daemon.
 fn history(limit: usize, output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let filter =
         RecordFilter { kind: Some("mode".to_owned()), limit: Some(limit), ..RecordFilter::default() };
-    let found = LedgerReader::new(&compose::ledger_dir(&setting)).query(&filter);
+    let found = LedgerReader::new(&compose::ledger_dir(&context)).query(&filter);
     let mut found = found.map_err(CommandError::failed)?;
     found.reverse();
     if output.json {

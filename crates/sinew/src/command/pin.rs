@@ -60,12 +60,12 @@ impl PinSource {
     /// Sends a request to the control socket, and repeats it with the PIN if the daemon requires one.
     pub(crate) fn request_control(
         mut self,
-        setting: &CommandContext,
+        context: &CommandContext,
         method: &str,
         mut params: Value,
     ) -> Result<Value, CommandError> {
         loop {
-            match setting.try_request_control(method, &params)? {
+            match context.try_request_control(method, &params)? {
                 Ok(reply) => return Ok(reply),
                 Err(ClientError::Rpc { data, .. }) if data.get("code") == Some(&json!("pin_needed")) => {
                     self.read_pin()?;
@@ -73,55 +73,55 @@ impl PinSource {
                         params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
                     }
                 }
-                Err(error) => return Err(setting.client_error(&error)),
+                Err(error) => return Err(context.client_error(&error)),
             }
         }
     }
 }
 
 pub(crate) fn run(command: &PinCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     match command {
-        PinCommand::Set(args) => set(&setting, *args),
-        PinCommand::Clear(args) => clear(&setting, *args),
+        PinCommand::Set(args) => set(&context, *args),
+        PinCommand::Clear(args) => clear(&context, *args),
     }
 }
 
 /// Sets the PIN. An existing PIN has to be entered first.
-pub(crate) fn set(setting: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
+pub(crate) fn set(context: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
     let mut input = PinReader::from_args(args);
-    let given = if is_set(setting) { Some(input.read_next("current operator PIN")?) } else { None };
+    let given = if is_set(context) { Some(input.read_next("current operator PIN")?) } else { None };
     let new = input.read_next("new operator PIN")?;
     if !args.pin_stdin && input.read_next("new operator PIN again")? != new {
         return Err(CommandError::usage("the two PINs differ"));
     }
-    change(setting, given, Some(new))?;
+    change(context, given, Some(new))?;
     print_message(
         "the operator PIN is set: approving, undoing, loosening the mode and accepting a reload require it",
     );
     Ok(ExitKind::Done)
 }
 
-fn clear(setting: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
+fn clear(context: &CommandContext, args: PinArgs) -> Result<ExitKind, CommandError> {
     let given =
-        if is_set(setting) { Some(PinReader::from_args(args).read_next("operator PIN")?) } else { None };
-    change(setting, given, None)?;
+        if is_set(context) { Some(PinReader::from_args(args).read_next("operator PIN")?) } else { None };
+    change(context, given, None)?;
     print_warning("no operator PIN is set: any process that runs as you can approve calls");
     Ok(ExitKind::Done)
 }
 
-pub(crate) fn is_set(setting: &CommandContext) -> bool {
-    Pin::at(setting.home().state_dir()).is_set()
+pub(crate) fn is_set(context: &CommandContext) -> bool {
+    Pin::at(context.home().state_dir()).is_set()
 }
 
-fn change(setting: &CommandContext, given: Option<String>, new: Option<String>) -> Result<(), CommandError> {
-    match setting.daemon_or_state_lock()? {
+fn change(context: &CommandContext, given: Option<String>, new: Option<String>) -> Result<(), CommandError> {
+    match context.daemon_or_state_lock()? {
         CommandBackend::Daemon => {
-            setting.request_control("control/pin.set", pin_params(given, new)).map(drop)
+            context.request_control("control/pin.set", pin_params(given, new)).map(drop)
         }
         CommandBackend::Local(_state) => {
-            let pin = Pin::at(setting.home().state_dir());
-            let changed = setting.runtime()?.block_on(pin.set(given, new));
+            let pin = Pin::at(context.home().state_dir());
+            let changed = context.runtime()?.block_on(pin.set(given, new));
             changed.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))
         }
     }

@@ -1,7 +1,9 @@
-//! `sinew policy`: tests a policy before it takes effect. It runs nothing, opens no file of a call and
-//! records nothing.
+//! `sinew policy`: tests a policy before it takes effect, and suggests changes. It runs nothing, opens no file of
+//! a call and records nothing.
 
+mod record;
 mod replay;
+mod suggest;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,18 +23,20 @@ use crate::terminal::{
 };
 
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     match command {
-        PolicyCommand::Test { file, output } => run_tests(&setting, &file, output),
-        PolicyCommand::Reach { mode, output } => show_reach(&setting, mode, output),
-        PolicyCommand::Replay { against, since, output } => replay::run(&setting, &against, since, output),
+        PolicyCommand::Test { file, output } => run_tests(&context, &file, output),
+        PolicyCommand::Reach { mode, output } => show_reach(&context, mode, output),
+        PolicyCommand::Replay { against, since, output } => replay::run(&context, &against, since, output),
+        PolicyCommand::Record(args) => record::run(&context, &args),
+        PolicyCommand::Suggest { since, apply, output } => suggest::run(&context, since, apply, output),
     }
 }
 
-fn run_tests(setting: &CommandContext, file: &Path, output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let snapshot = compose::config_snapshot(setting, &setting.settings()?, WorkspaceSelection::Configured)?;
+fn run_tests(context: &CommandContext, file: &Path, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
     let definitions: Vec<Arc<ToolDefinition>> = snapshot.registry.definitions().cloned().collect();
-    let variables = compose::policy_environment(setting).variables;
+    let variables = compose::policy_environment(context).variables;
     let trials = PolicyTests::read(file, &variables).map_err(CommandError::configuration)?;
     let tried = trials.run(&snapshot.policy, &definitions).map_err(CommandError::configuration)?;
     let failed = tried.iter().filter(|one| !one.passed).count();
@@ -65,11 +69,11 @@ fn run_tests(setting: &CommandContext, file: &Path, output: JsonArgs) -> Result<
 }
 
 fn show_reach(
-    setting: &CommandContext,
+    context: &CommandContext,
     mode: Option<Mode>,
     output: JsonArgs,
 ) -> Result<ExitKind, CommandError> {
-    let snapshot = compose::config_snapshot(setting, &setting.settings()?, WorkspaceSelection::Configured)?;
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
     let definitions: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
     let modes = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
     let found: Vec<ToolReach> = modes

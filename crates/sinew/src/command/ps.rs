@@ -28,9 +28,9 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     each(&args.ids, "calls", args.output.json, |id| {
-        let reply = setting.request_control("control/calls.cancel", json!({"call_id": id}))?;
+        let reply = context.request_control("control/calls.cancel", json!({"call_id": id}))?;
         match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
             true => print_result_line(format!("{id} ended"))?,

@@ -15,7 +15,7 @@ use crate::cli::{McpArgs, ServeArgs};
 use crate::command_context::{CommandContext, serve_error};
 use crate::daemon::{self, PreparedDaemon};
 use crate::exit::{CommandError, ExitKind};
-use crate::http_bridge;
+use crate::http_bridge::{self, HttpOptions};
 
 /// Timeout for writing the last log lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -36,21 +36,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
         protect_memory().map_err(failed)?;
     }
     server::limit_malloc_arenas();
-    let setting = CommandContext::from_environment()?;
-    let settings = setting.settings()?;
-    let lock = setting.lock_state()?;
+    let context = CommandContext::from_environment()?;
+    let settings = context.settings()?;
+    let lock = context.lock_state()?;
     let telemetry = telemetry::init(
         &settings.telemetry,
-        &LogTarget::DirectoryAndStderr(setting.home().log_dir().to_owned()),
+        &LogTarget::DirectoryAndStderr(context.home().log_dir().to_owned()),
     )
     .map_err(CommandError::configuration)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| CommandError::failed(format!("cannot start: {error}")))?;
-    let PreparedDaemon { layer, settings, reload_inputs: following } = daemon::prepare(&setting)?;
+    let PreparedDaemon { layer, settings, reload_inputs: following } = daemon::prepare(&context)?;
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
         let served =
-            server::serve(layer, setting.home(), &settings, &lock, following, StopHandle::default()).await;
+            server::serve(layer, context.home(), &settings, &lock, following, StopHandle::default()).await;
         if !matches!(served, Ok(server::ServeExit::Forced)) {
             let _ = tokio::time::timeout(CLEANUP_TIMEOUT, Sandbox::of_this_process().close()).await;
         }
@@ -86,9 +86,15 @@ fn protect_memory() -> nix::Result<()> {
 /// Serves MCP on standard input and output, for hosts that start a command, or over HTTP.
 pub(crate) fn serve_mcp(args: &McpArgs) -> Result<ExitKind, CommandError> {
     let daemons = if args.no_start { DaemonStartup::WaitForDaemon } else { DaemonStartup::StartIfMissing };
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     match args.http {
-        Some(address) => http_bridge::run(setting, daemons, address, args.token_file.as_deref()),
-        None => bridge::run(setting, daemons).map(|()| ExitKind::Done),
+        Some(address) => {
+            let options = HttpOptions {
+                token_file: args.token_file.as_deref(),
+                session_timeout: Duration::from_secs(args.session_timeout),
+            };
+            http_bridge::run(context, daemons, address, options)
+        }
+        None => bridge::run(context, daemons).map(|()| ExitKind::Done),
     }
 }

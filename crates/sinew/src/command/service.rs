@@ -11,16 +11,16 @@ use crate::service::{self, ServiceAction, ServiceFacts, ServiceFile, ServiceMana
 use crate::terminal::{SUCCESS_STYLE, escape_invisible, paint, print_result_line, print_warning};
 
 pub(crate) fn run(command: ServiceCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let facts = ServiceFacts::collect(&setting)?;
+    let context = CommandContext::from_environment()?;
+    let facts = ServiceFacts::collect(&context)?;
     match command {
         ServiceCommand::Install(args) if args.print => print_files(args.platform, &facts),
-        ServiceCommand::Install(args) => install(&args, &setting, &facts),
+        ServiceCommand::Install(args) => install(&args, &context, &facts),
         ServiceCommand::Uninstall => uninstall(&facts),
-        ServiceCommand::Start => control_service(ServiceAction::Start, &setting, &facts, "started"),
-        ServiceCommand::Stop => control_service(ServiceAction::Stop, &setting, &facts, "stopped"),
-        ServiceCommand::Restart => control_service(ServiceAction::Restart, &setting, &facts, "restarted"),
-        ServiceCommand::Status(output) => show_status(&setting, &facts, output.json),
+        ServiceCommand::Start => control_service(ServiceAction::Start, &context, &facts, "started"),
+        ServiceCommand::Stop => control_service(ServiceAction::Stop, &context, &facts, "stopped"),
+        ServiceCommand::Restart => control_service(ServiceAction::Restart, &context, &facts, "restarted"),
+        ServiceCommand::Status(output) => show_status(&context, &facts, output.json),
     }
 }
 
@@ -34,17 +34,17 @@ fn print_files(platform: Option<ServiceManagerKind>, facts: &ServiceFacts) -> Re
 
 fn install(
     args: &ServiceInstallArgs,
-    setting: &CommandContext,
+    context: &CommandContext,
     facts: &ServiceFacts,
 ) -> Result<ExitKind, CommandError> {
-    refuse_root(facts)?;
+    refuse_root(facts.uid)?;
     if args.platform.is_some_and(|platform| platform != ServiceManagerKind::CURRENT) {
         let problem = CommandError::usage("this system does not use that service manager");
         return Err(problem.with_hint("add `--print` to see its files"));
     }
-    refuse_if_daemon_runs(setting)?;
+    refuse_if_daemon_runs(context)?;
     // The service manager creates the sockets, so their folder must exist and be private.
-    setting.home().prepare().map_err(|error| serve_error(&error))?;
+    context.home().prepare().map_err(|error| serve_error(&error))?;
     let files = ServiceManagerKind::CURRENT.files(facts)?;
     for file in &files {
         let word = match (file.path.exists(), file.is_current()) {
@@ -66,7 +66,7 @@ fn install(
 }
 
 fn uninstall(facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
-    refuse_root(facts)?;
+    refuse_root(facts.uid)?;
     let files = ServiceManagerKind::CURRENT.files(facts)?;
     if !files.iter().any(|file| file.path.exists()) {
         print_result_line("not installed: there is nothing to remove")?;
@@ -75,11 +75,12 @@ fn uninstall(facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
     service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Uninstall, facts))?;
     for ServiceFile { path, .. } in files {
         match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Ok(()) => print_result_line(format!("removed: {}", path.display()))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
                 let message = format!("`{}` cannot be removed: {error}", path.display());
                 return Err(CommandError::failed(message));
             }
-            _ => print_result_line(format!("removed: {}", path.display()))?,
         }
     }
     print_result_line("configuration, state and ledger are left as they are")?;
@@ -88,17 +89,17 @@ fn uninstall(facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
 
 fn control_service(
     action: ServiceAction,
-    setting: &CommandContext,
+    context: &CommandContext,
     facts: &ServiceFacts,
     done: &str,
 ) -> Result<ExitKind, CommandError> {
-    if !service::is_installed(setting.home()) {
+    if !service::is_installed(context.home()) {
         let problem = CommandError::failed("the service is not installed");
         return Err(problem
             .with_hint("install it with `sinew service install`, or run `sinew serve` without a service"));
     }
     if action != ServiceAction::Stop {
-        refuse_if_foreign_daemon_runs(setting, facts)?;
+        refuse_if_foreign_daemon_runs(context, facts)?;
     }
     service::run_commands(&ServiceManagerKind::CURRENT.commands(action, facts))?;
     print_result_line(done)?;
@@ -106,14 +107,14 @@ fn control_service(
 }
 
 fn show_status(
-    setting: &CommandContext,
+    context: &CommandContext,
     facts: &ServiceFacts,
     as_json: bool,
 ) -> Result<ExitKind, CommandError> {
     let files = ServiceManagerKind::CURRENT.files(facts)?;
-    let installed = service::is_installed(setting.home());
+    let installed = service::is_installed(context.home());
     let current = files.iter().all(ServiceFile::is_current);
-    let answers = setting.is_daemon_ready();
+    let answers = context.is_daemon_ready();
     let manager_output = if installed {
         service::run_command(&ServiceManagerKind::CURRENT.status_command(facts))?.1
     } else {
@@ -139,28 +140,28 @@ fn show_status(
 
 /// Refuses to install the service while a manually started daemon runs: the service manager would take over
 /// its sockets, and the new daemon would find the state lock held.
-fn refuse_if_daemon_runs(setting: &CommandContext) -> Result<(), CommandError> {
-    if service::is_installed(setting.home()) || !setting.is_daemon_ready() {
+fn refuse_if_daemon_runs(context: &CommandContext) -> Result<(), CommandError> {
+    if service::is_installed(context.home()) || !context.is_daemon_ready() {
         return Ok(());
     }
-    Err(foreign_daemon(lock_holder_pid(setting)))
+    Err(foreign_daemon(lock_holder_pid(context)))
 }
 
 /// Refuses to control an installed service while a daemon runs that the service manager did not start. The
 /// daemon belongs to the manager if the manager reports its process id.
-fn refuse_if_foreign_daemon_runs(setting: &CommandContext, facts: &ServiceFacts) -> Result<(), CommandError> {
-    if !setting.is_daemon_ready() {
+fn refuse_if_foreign_daemon_runs(context: &CommandContext, facts: &ServiceFacts) -> Result<(), CommandError> {
+    if !context.is_daemon_ready() {
         return Ok(());
     }
-    let running = lock_holder_pid(setting);
+    let running = lock_holder_pid(context);
     let manager_output = service::run_command(&ServiceManagerKind::CURRENT.pid_command(facts))?.1;
     let is_its_own = running.is_some() && ServiceManagerKind::CURRENT.parse_pid(&manager_output) == running;
     if is_its_own { Ok(()) } else { Err(foreign_daemon(running)) }
 }
 
 /// Returns the process that holds the state lock of this home.
-fn lock_holder_pid(setting: &CommandContext) -> Option<i32> {
-    match StateLock::holder(setting.home()) {
+fn lock_holder_pid(context: &CommandContext) -> Option<i32> {
+    match StateLock::holder(context.home()) {
         LockHolder::Process { pid } => pid,
         LockHolder::NoProcess => None,
     }
@@ -176,10 +177,28 @@ fn foreign_daemon(pid: Option<i32>) -> CommandError {
 
 /// Refuses to run as root: the service would run in root's session, and files in the user's home would belong
 /// to root.
-fn refuse_root(facts: &ServiceFacts) -> Result<(), CommandError> {
-    if facts.uid != 0 {
+fn refuse_root(uid: u32) -> Result<(), CommandError> {
+    if uid != 0 {
         return Ok(());
     }
-    let problem = CommandError::usage("this would install a service for root");
-    Err(problem.with_hint("run it as your own user, without sudo; `--print` shows the files"))
+    let problem = CommandError::usage("this command does not manage a service of root");
+    Err(problem
+        .with_hint("run it as your own user, without sudo; `sinew service install --print` shows the files"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_of_root_fits_install_and_uninstall() {
+        let error = refuse_root(0).unwrap_err();
+        let text = format!("{}; {}", error.message, error.hint.unwrap_or_default());
+        assert!(
+            text.contains("a service of root") && text.contains("`sinew service install --print`"),
+            "{text}"
+        );
+        assert!(!text.contains("would install"), "`uninstall` is refused with the same message: {text}");
+        assert!(refuse_root(1000).is_ok());
+    }
 }

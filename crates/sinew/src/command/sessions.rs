@@ -38,11 +38,11 @@ fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
 }
 
 fn close(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let known = fetch_sessions(&setting)?;
+    let context = CommandContext::from_environment()?;
+    let known = fetch_sessions(&context)?;
     each(ids, "sessions", output.json, |given| {
         let id = resolve_session_id(&known, given);
-        let reply = setting.request_control("control/sessions.close", json!({"session_id": id}))?;
+        let reply = context.request_control("control/sessions.close", json!({"session_id": id}))?;
         if !output.json {
             print_result_line(format!("{} is closed", escape_invisible_line(&id)))?;
         }
@@ -50,8 +50,8 @@ fn close(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {
     })
 }
 
-fn fetch_sessions(setting: &CommandContext) -> Result<Value, CommandError> {
-    setting.request_control("control/sessions.list", json!({}))
+fn fetch_sessions(context: &CommandContext) -> Result<Value, CommandError> {
+    context.request_control("control/sessions.list", json!({}))
 }
 
 /// Returns the id of the session with this name, else the typed text as an id.

@@ -17,21 +17,21 @@ use crate::terminal::{
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let status = setting.request_running_daemon("control/status", json!({}))?;
+    let context = CommandContext::from_environment()?;
+    let status = context.request_running_daemon("control/status", json!({}))?;
     warn_of_version_skew(&status);
-    render::reply(output, status, |status| show(status, &setting.home().agent_socket()))
+    render::reply(output, status, |status| show(status, &context.home().agent_socket()))
 }
 
 /// Waits until the daemon answers.
 pub(crate) fn wait(args: &WaitArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
-    while !setting.is_daemon_ready() {
+    while !context.is_daemon_ready() {
         if Instant::now() >= deadline {
             // One last request returns the specific error: no daemon, a foreign process, or one that is still
             // starting.
-            setting.request_running_daemon("control/status", json!({}))?;
+            context.request_running_daemon("control/status", json!({}))?;
             break;
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -70,6 +70,16 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     if status["proposal"].is_object() {
         let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
         table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
+    }
+    if status["recording"].is_object() {
+        let field = |name: &str| escape_invisible_line(&text(&format!("/recording/{name}")));
+        let line = format!(
+            "calls in {} until {}, {} permitted by it\nrun `sinew policy record --finish` to end it",
+            field("workspace"),
+            field("until"),
+            field("calls")
+        );
+        table.add_row(["recording", &paint(WARNING_STYLE, line)]);
     }
     if let Some(lines) = suspended_text(status) {
         table.add_row(["suspended", &lines]);
@@ -146,12 +156,14 @@ fn approvals_text(text: &impl Fn(&str) -> String) -> String {
 /// Returns the result of the last reload if the operator has to act on it.
 fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
     match text("/reload/result").as_str() {
-        "waiting" => {
-            Some("not applied yet: it loosens the configuration\nrun `sinew reload --accept` to review and apply it".to_owned())
-        }
-        "rejected" => {
-            Some(format!("rejected; the last valid configuration stays in effect\n{}", escape_invisible(&text("/reload/error"))))
-        }
+        "waiting" => Some(
+            "the changes that loosen it are not applied yet\nrun `sinew reload --accept` to review and apply them"
+                .to_owned(),
+        ),
+        "rejected" => Some(format!(
+            "rejected; the last valid configuration stays in effect\n{}",
+            escape_invisible(&text("/reload/error"))
+        )),
         _ => None,
     }
 }

@@ -13,13 +13,13 @@ use crate::render;
 use crate::terminal::print_result_line;
 
 pub(crate) fn run(command: ToolsCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     match command {
         ToolsCommand::List { mode, category, output } => {
-            list(&setting.definitions(&ToolFilter { mode, category })?, output)
+            list(&context.definitions(&ToolFilter { mode, category })?, output)
         }
         ToolsCommand::Show { name, output } => {
-            show(&setting.definitions(&ToolFilter::default())?, &name, output)
+            show(&context.definitions(&ToolFilter::default())?, &name, output)
         }
     }
     .map(|()| ExitKind::Done)

@@ -18,8 +18,8 @@ use crate::terminal::{
 const WIDTH: usize = 40;
 
 pub(crate) fn run(args: &TraceArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let records = trace_records(&compose::ledger_dir(&setting), &args.id)?;
+    let context = CommandContext::from_environment()?;
+    let records = trace_records(&compose::ledger_dir(&context), &args.id)?;
     if args.output.json {
         let records: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
         print_result_line(json!({"schema_version": 1, "records": records}))?;
@@ -95,7 +95,9 @@ fn calls(records: &[LedgerRecord]) -> Vec<TraceCall> {
 }
 
 fn stages(body: &Value) -> Vec<Bar> {
-    let listed = body.pointer("/facts/stages").and_then(Value::as_array).into_iter().flatten();
+    // An outcome has them in `run`; a refusal, and an outcome of an older version, in `facts`.
+    let listed = body.pointer("/run/stages").or_else(|| body.pointer("/facts/stages"));
+    let listed = listed.and_then(Value::as_array).into_iter().flatten();
     let number = |stage: &Value, key: &str| stage[key].as_u64().unwrap_or(0);
     let bar = |stage: &Value| Bar {
         name: escape_invisible_line(&text_at(stage, "/stage")),

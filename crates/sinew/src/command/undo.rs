@@ -15,20 +15,20 @@ use crate::terminal::{
 };
 
 pub(crate) fn run(args: &UndoArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let params = json!({"call_id": args.call_id, "dry_run": args.dry_run});
-    let reply = match setting.daemon_or_state_lock()? {
+    let reply = match context.daemon_or_state_lock()? {
         CommandBackend::Daemon => {
-            pin::PinSource::from_args(args.pin).request_control(&setting, "control/undo", params)?
+            pin::PinSource::from_args(args.pin).request_control(&context, "control/undo", params)?
         }
-        CommandBackend::Local(_state) => in_this_process(&setting, args)?,
+        CommandBackend::Local(_state) => in_this_process(&context, args)?,
     };
     render::reply(args.output, reply, |reply| show(reply, args.dry_run))
 }
 
-fn in_this_process(setting: &CommandContext, args: &UndoArgs) -> Result<Value, CommandError> {
-    let runtime = setting.runtime()?;
-    let layer = compose::embedded_layer(setting)?;
+fn in_this_process(context: &CommandContext, args: &UndoArgs) -> Result<Value, CommandError> {
+    let runtime = context.runtime()?;
+    let layer = compose::embedded_layer(context)?;
     let mut source = pin::PinSource::from_args(args.pin);
     if !args.dry_run && layer.approvals().pin().is_set() {
         source.read_pin()?;

@@ -9,65 +9,66 @@ use server::settings::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::init;
+use crate::command::reload::{self, ChangeState};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
-use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+use crate::terminal::{escape_invisible, escape_invisible_line, print_message, print_result_line};
 use crate::workspace_list_edit::{WorkspaceItem, WorkspaceListChange, access_keyword, edit_workspace_list};
 
 pub(crate) fn run(command: WorkspaceCommand) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     match command {
         WorkspaceCommand::Add { dir, read_only, preset } => {
             let access = match read_only {
                 true => WorkspaceAccessSetting::ReadOnly,
                 false => WorkspaceAccessSetting::ReadWrite,
             };
-            // The policy first: at no time is the folder a workspace without it.
+            // Write the policy first, so that the folder is never a workspace without its policy.
             if let Some(preset) = preset {
-                preset.write(&setting.folder().join(&dir))?;
+                preset.write(&context.folder().join(&dir))?;
             }
-            add(&setting, &dir, access)
+            add(&context, &dir, access)
         }
-        WorkspaceCommand::List(output) => list(&setting, output),
-        WorkspaceCommand::Remove { dir } => remove(&setting, &dir),
+        WorkspaceCommand::List(output) => list(&context, output),
+        WorkspaceCommand::Remove { dir } => remove(&context, &dir),
     }
     .map(|()| ExitKind::Done)
 }
 
 /// Adds a folder, or changes the access of a listed one.
 pub(crate) fn add(
-    setting: &CommandContext,
+    context: &CommandContext,
     dir: &Path,
     access: WorkspaceAccessSetting,
 ) -> Result<(), CommandError> {
     let path = file_access::canonical_directory(dir).map_err(|error| {
         CommandError::usage(format!("`{}` cannot be a workspace: {error}", dir.display()))
     })?;
-    reserved_folders::check_workspace(setting.home(), &path, access)
+    reserved_folders::check_workspace(context.home(), &path, access)
         .map_err(|why| CommandError::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
-    if init::is_uninitialised(setting) {
-        init::write_settings(setting)?;
+    if init::is_uninitialised(context) {
+        init::write_settings(context)?;
     }
-    let known = entries_of(setting, &path)?;
+    let known = entries_of(context, &path)?;
     if known.is_empty() {
         apply_change(
-            setting,
+            context,
             &WorkspaceListChange::Append(&WorkspaceItem { path: path_text(&path)?.to_owned(), access }),
         )?;
     }
     for (index, _) in known {
         // Write the canonical path: a path through a symbolic link would be refused at the next start.
         apply_change(
-            setting,
+            context,
             &WorkspaceListChange::Replace(
                 index,
                 &WorkspaceItem { path: path_text(&path)?.to_owned(), access },
             ),
         )?;
     }
-    if setting.folder().join(dir) != path {
+    if context.folder().join(dir) != path {
         let (given, stored) = (dir.to_string_lossy(), path.to_string_lossy());
         print_message(format!(
             "{} is listed by its canonical path, {}",
@@ -80,16 +81,16 @@ pub(crate) fn add(
         WorkspaceAccessSetting::ReadWrite => "read and write",
     };
     print_result_line(format!("callers may {may} in {}", escape_invisible_line(&path.to_string_lossy())))?;
-    if setting.is_daemon_ready() {
+    if context.is_daemon_ready() {
         print_message("run `sinew reload --accept` to let the running daemon use it");
-    } else if accepted_config::has_accepted_copy(setting.home()) {
+    } else if accepted_config::has_accepted_copy(context.home()) {
         print_message("run `sinew reload --accept` after the next start to use it");
     }
     Ok(())
 }
 
-fn list(setting: &CommandContext, output: JsonArgs) -> Result<(), CommandError> {
-    let listed = setting.settings()?.workspaces;
+fn list(context: &CommandContext, output: JsonArgs) -> Result<(), CommandError> {
+    let listed = context.settings()?.workspaces;
     if output.json {
         let item =
             |known: &WorkspaceSetting| json!({"path": known.path, "access": access_keyword(known.access)});
@@ -110,10 +111,10 @@ fn list(setting: &CommandContext, output: JsonArgs) -> Result<(), CommandError> 
     }
 }
 
-fn remove(setting: &CommandContext, dir: &Path) -> Result<(), CommandError> {
+fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
     // A folder that no longer exists can still be removed by its listed path.
-    let path = file_access::canonical_directory(dir).unwrap_or_else(|_| setting.folder().join(dir));
-    let known = entries_of(setting, &path)?;
+    let path = file_access::canonical_directory(dir).unwrap_or_else(|_| context.folder().join(dir));
+    let known = entries_of(context, &path)?;
     if known.is_empty() {
         let problem = CommandError::usage(format!("`{}` is not a workspace", path.display()));
         return Err(problem.with_hint("list the workspaces with `sinew workspace list`"));
@@ -121,41 +122,50 @@ fn remove(setting: &CommandContext, dir: &Path) -> Result<(), CommandError> {
     // Remove from the last entry, so that the other indexes stay valid. Remove every entry, or the folder
     // would stay accessible.
     for (index, _) in known.into_iter().rev() {
-        apply_change(setting, &WorkspaceListChange::Remove(index))?;
+        apply_change(context, &WorkspaceListChange::Remove(index))?;
     }
-    print_result_line(format!(
-        "callers may no longer work in {}",
-        escape_invisible_line(&path.to_string_lossy())
-    ))?;
-    if setting.is_daemon_ready() {
-        print_message("the running daemon applies this at once");
+    let shown = escape_invisible_line(&path.to_string_lossy());
+    match reload::apply_tightening(context)? {
+        ChangeState::NoDaemon => print_result_line(format!("callers may no longer work in {shown}")),
+        ChangeState::InEffect => {
+            print_result_line(format!("callers may no longer work in {shown}"))?;
+            print_message("calls that already run there finish; `sinew ps` lists them");
+            Ok(())
+        }
+        ChangeState::Rejected(error) => {
+            let problem = CommandError::configuration(format!(
+                "the settings no longer list {shown}, but the daemon still lets callers work there: it could not apply \
+                 the changed files\n{}",
+                escape_invisible(&error)
+            ));
+            Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"))
+        }
     }
-    Ok(())
 }
 
 /// Returns the entries that refer to this folder, however they are written, with their indexes in the list.
-fn entries_of(setting: &CommandContext, path: &Path) -> Result<Vec<(usize, WorkspaceSetting)>, CommandError> {
+fn entries_of(context: &CommandContext, path: &Path) -> Result<Vec<(usize, WorkspaceSetting)>, CommandError> {
     let means_it = |known: &WorkspaceSetting| {
         known.path == path || file_access::canonical_directory(&known.path).is_ok_and(|folder| folder == path)
     };
-    let listed = setting.settings()?.workspaces;
+    let listed = context.settings()?.workspaces;
     Ok(listed.into_iter().enumerate().filter(|(_, known)| means_it(known)).collect())
 }
 
 /// Edits the settings file. The edited text must parse before it replaces the old one.
-fn apply_change(setting: &CommandContext, change: &WorkspaceListChange<'_>) -> Result<(), CommandError> {
-    let file = setting.home().settings_file();
+fn apply_change(context: &CommandContext, change: &WorkspaceListChange<'_>) -> Result<(), CommandError> {
+    let file = context.home().settings_file();
     let text = std::fs::read_to_string(&file).map_err(|error| {
         CommandError::configuration(format!("{} cannot be read: {error}", file.display()))
     })?;
-    let current = setting.settings()?.workspaces.iter().map(to_item).collect::<Result<Vec<_>, _>>()?;
+    let current = context.settings()?.workspaces.iter().map(to_item).collect::<Result<Vec<_>, _>>()?;
     let Some(edited) = edit_workspace_list(&text, &current, change) else {
         let problem = CommandError::configuration(
             "the list of workspaces is written in a way this command cannot edit",
         );
         return Err(problem.with_hint(format!("edit `workspaces` in {} by hand", file.display())));
     };
-    Settings::parse(setting.home(), &edited).map_err(CommandError::configuration)?;
+    Settings::parse(context.home(), &edited).map_err(CommandError::configuration)?;
     init::replace_atomically(&file, &edited)
 }
 

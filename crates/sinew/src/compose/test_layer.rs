@@ -29,7 +29,7 @@ pub(crate) enum TestAccess<'a> {
 
 /// Builds the layer with these tools in an existing empty private folder.
 pub(crate) fn test_layer(
-    setting: &CommandContext,
+    context: &CommandContext,
     registry: ToolRegistry,
     folder: &Path,
     access: TestAccess<'_>,
@@ -42,22 +42,22 @@ pub(crate) fn test_layer(
     let work = work.canonicalize().and_then(|work| Workspace::open(&work, WorkspaceAccess::ReadOnly));
     let mut workspaces = vec![work.map_err(|error| failed(&error))?];
     if let TestAccess::Configured { .. } = access {
-        let configured = setting.settings()?.workspaces;
+        let configured = context.settings()?.workspaces;
         let opened = configured.iter().map(|one| Workspace::open(&one.path, WorkspaceAccess::ReadOnly));
         workspaces.extend(opened.filter_map(Result::ok));
     }
     let workspaces = Workspaces::new(workspaces);
-    let home = setting.home();
+    let home = context.home();
     let hosts = host_table::load(&home.config_dir().join("hosts"), home.user_home())?;
     let policy = match access {
-        TestAccess::Configured { network_for: Some(tool) } => policy_with_network(setting, tool)?,
+        TestAccess::Configured { network_for: Some(tool) } => policy_with_network(context, tool)?,
         TestAccess::Configured { network_for: None } | TestAccess::Nothing => {
-            super::load_policy(setting, super::detect_isolation)?
+            super::load_policy(context, super::detect_isolation)?
         }
     };
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     super::check_policy(&policy, &registry, &hosts)?;
-    let curated = super::load_curated_map(setting, &registry)?;
+    let curated = super::load_curated_map(context, &registry)?;
     Sandbox::of_this_process().set_output_dir(&state.join("output"));
     Sandbox::of_this_process().set_journal_dir(&state.join("runs"));
     let (ledger, recovery) =
@@ -66,6 +66,7 @@ pub(crate) fn test_layer(
     let undo = UndoStore::at(&state.join("undo"), nothing);
     // This snapshot is never replaced, so its keys are never compared.
     let keys = BTreeMap::new();
+    let (curated, hosts) = (curated.into(), hosts.into());
     let config_snapshot =
         ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems: Vec::new() };
     ToolExecutionLayer::new(LayerParts {
@@ -79,14 +80,14 @@ pub(crate) fn test_layer(
 }
 
 /// Returns the policy with the network for one tool. The files of the home are not changed.
-fn policy_with_network(setting: &CommandContext, tool: &str) -> Result<governance::Policy, CommandError> {
-    let policy = super::load_policy(setting, super::detect_isolation)?;
+fn policy_with_network(context: &CommandContext, tool: &str) -> Result<governance::Policy, CommandError> {
+    let policy = super::load_policy(context, super::detect_isolation)?;
     let edit = PolicyEdit {
         file: PolicyFile::Tools,
         keys: ["tools", tool, "network"].map(str::to_owned).to_vec(),
         action: EditAction::Set("full".to_owned()),
     };
-    let changed = policy_tools::amended(&policy, &edit, &super::policy_environment(setting));
+    let changed = policy_tools::amended(&policy, &edit, &super::policy_environment(context));
     changed.map_err(CommandError::configuration)?.ok_or_else(|| {
         let message = "tools.yaml is written in a form in which the network cannot be granted for this step";
         CommandError::configuration(message)

@@ -1,6 +1,6 @@
 //! File format of a host table.
 
-use execution::host::OnPermit;
+use execution::host::{OnApproval, OnPermit};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,6 +15,9 @@ pub(crate) struct HostFile {
     /// prompt.
     #[serde(default)]
     pub(crate) on_permit: OnPermit,
+    /// Reply to the host for a call that needs approval: `ask` its user, `deny`, or no decision.
+    #[serde(default)]
+    pub(crate) on_approval: OnApproval,
     /// Tools by the names that the host gives them.
     pub(crate) tools: LocatedMap<HostToolRow>,
 }
@@ -37,12 +40,19 @@ pub(crate) struct HostToolRow {
     pub(crate) risk_level: Option<RiskLevel>,
     /// True if every call needs approval.
     #[serde(default)]
-    pub(crate) requires_approval: bool,
+    pub(crate) requires_approval: Option<Located<bool>>,
+    /// True if a command line that only reads is permitted without approval, by the rules of `run_command` and
+    /// `read_file`.
+    #[serde(default)]
+    pub(crate) reading_lines: Option<Located<bool>>,
+    /// False if the entry of the same name in guardrails.yaml describes another tool.
+    #[serde(default)]
+    pub(crate) curated: Option<bool>,
     /// Meaning of the arguments.
     #[serde(default)]
     pub(crate) arguments: LocatedMap<HostArgumentRow>,
-    /// True if the tool shows names or contents below the folders it is given. Then nothing below them may be
-    /// forbidden.
+    /// True if the tool shows names or contents below its folder arguments. A call is then refused if the policy
+    /// forbids anything below them.
     #[serde(default)]
     pub(crate) shows_below: bool,
     /// Argument with a glob that selects the names shown. A glob that ends in `*.EXT` excludes all other
@@ -92,6 +102,8 @@ pub(crate) enum HostArgumentKind {
     Url,
     /// Command line.
     Command,
+    /// Patch whose headers name the files that it changes, as Codex writes it.
+    Patch,
 }
 
 /// Access of a tool to a path.
@@ -120,7 +132,20 @@ impl HostToolRow {
     pub(crate) fn has_other_keys(&self) -> bool {
         let stated = self.rules_of.is_some() || self.category.is_some() || self.risk_level.is_some();
         let of_folders = self.shows_below || self.narrowed_by.is_some();
-        stated || self.requires_approval || of_folders || !self.arguments.is_empty() || self.example.is_some()
+        let of_approval = self.requires_approval.is_some() || self.reading_lines.is_some();
+        let of_approval = of_approval || self.curated.is_some();
+        stated || of_approval || of_folders || !self.arguments.is_empty() || self.example.is_some()
+    }
+
+    /// Returns true if every call needs approval.
+    pub(crate) fn asks(&self) -> bool {
+        self.requires_approval.as_ref().is_some_and(|asks| asks.value)
+    }
+
+    /// Returns the argument with the command line.
+    pub(crate) fn command_argument(&self) -> Option<&str> {
+        let commands = self.arguments.iter().filter(|(_, row)| row.is == HostArgumentKind::Command);
+        commands.map(|(key, _)| key.value.as_str()).next()
     }
 
     /// Returns true if the argument of this name is a path.

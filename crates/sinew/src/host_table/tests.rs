@@ -1,20 +1,49 @@
-//! Tests: the built-in table is valid and matches its documentation, and errors in a table have a location.
+//! Tests: the built-in tables are valid and match their documentation, and errors in a table have a location.
 
-use execution::host::{HostTool, OnPermit};
+use execution::host::{HostTool, OnApproval, OnPermit};
 use strict_yaml::Document;
 use tool::Mode;
 use tool::definition::PathAccess;
 
 use super::*;
 
-fn built_in_host() -> Host {
-    let [(name, text)] = EMBEDDED;
-    check_table(name, &Document::from_text("claude-code.yaml", text).unwrap(), TableCheckLevel::Full).unwrap()
+fn built_in_host(wanted: &str) -> Host {
+    let (name, text) = EMBEDDED.into_iter().find(|(name, _)| *name == wanted).unwrap();
+    let document = Document::from_text(&format!("{name}.yaml"), text).unwrap();
+    check_table(name, &document, TableCheckLevel::Full).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// Every way to change files or to run programs is judged in every host, and a host that cannot ask denies.
+#[test]
+fn tables_of_all_hosts_are_valid_and_restrictive() {
+    for (name, on_approval, shell, writers) in [
+        ("codex", OnApproval::Deny, "Bash", &["apply_patch"][..]),
+        ("gemini-cli", OnApproval::Ask, "run_shell_command", &["write_file", "replace"]),
+        ("cursor", OnApproval::Deny, "Shell", &["Write", "Delete"]),
+    ] {
+        let host = built_in_host(name);
+        assert_eq!(host.on_approval, on_approval, "{name}");
+        let judged = |tool: &str| match host.tool(tool) {
+            Some(HostTool::Judged(judged)) => judged.definition().clone(),
+            other => panic!("{name} {tool}: {other:?}"),
+        };
+        assert!(judged(shell).requires_approval() && judged(shell).name().as_str() == "bash", "{name}");
+        for writer in writers {
+            let paths = judged(writer).path_arguments().to_vec();
+            assert!(!paths.is_empty(), "{name} {writer}");
+            assert!(paths.iter().all(|path| path.access == PathAccess::Write), "{name} {writer}");
+        }
+    }
+    assert!(
+        matches!(built_in_host("gemini-cli").tool("mcp_sinew_read_file"), Some(HostTool::Judged(_))),
+        "only the registry tells whether `_` belongs to the name of the server"
+    );
+    assert!(built_in_host("cursor").tool("MCP:anything").is_none());
 }
 
 #[test]
 fn built_in_table_is_valid_and_restrictive() {
-    let host = built_in_host();
+    let host = built_in_host("claude-code");
     assert_eq!(host.on_permit, OnPermit::Allow, "a permitted call needs no second prompt");
     let judged = |name: &str| match host.tool(name) {
         Some(HostTool::Judged(tool)) => tool.definition().clone(),
@@ -75,27 +104,31 @@ fn errors_have_a_location_and_a_reason() {
     check(&tool(", arguments: {a: {is: pth}}"), "2:65", "did you mean `path`?");
     check(&tool(", arguments: {a: {is: pattern, below: b}}"), "2:81", "must name a path argument");
     check(&tool(", narrowed_by: glob"), "2:58", "`narrowed_by` needs");
+    check(&tool(", reading_lines: true"), "2:60", "`reading_lines` needs `requires_approval`");
     check(&tool(", arguments: {a: {is: path}}, example: {b: 1}"), "2:3", "the example would be refused");
     let two = errors("tools:\n  A: {}\n  B: {}\n");
     assert!(two.contains("h.yaml:2:3") && two.contains("h.yaml:3:3"), "all errors: {two}");
 }
 
-/// Keeps the table in docs/hooks.md equal to the file.
+/// Keeps the tables in docs/hooks.md equal to the files.
 #[test]
-fn documentation_matches_the_built_in_table() {
-    let file: HostFile = Document::from_text("f", EMBEDDED[0].1).unwrap().parse().unwrap();
+fn documentation_matches_the_built_in_tables() {
     let page = include_str!("../../../../docs/hooks.md");
-    for (key, row) in file.tools.iter() {
-        let line = documentation_row(key, row);
-        assert!(page.lines().any(|known| known == line), "docs/hooks.md lacks this line:\n{line}");
+    let shown: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    let mut expected = Vec::new();
+    for (_, text) in EMBEDDED {
+        let file: HostFile = Document::from_text("f", text).unwrap().parse().unwrap();
+        expected.extend(file.tools.iter().map(|(key, row)| documentation_row(key, row)));
     }
-    let rows = page.lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(rows, file.tools.iter().count(), "docs/hooks.md has a row too many");
+    assert_eq!(shown, expected, "docs/hooks.md must have these lines:\n{}", expected.join("\n"));
 }
 
 fn documentation_row(key: &Located<String>, row: &HostToolRow) -> String {
     if row.decided_by.is_some() {
-        return format!("| `{}` | – | – | – | no decision: the daemon judges it |", key.value);
+        return format!(
+            "| `{}` | – | – | – | left to the daemon, which judges calls of Sinew's tools |",
+            key.value
+        );
     }
     let rules = row.rules_of.as_ref().map_or_else(|| key.to_ascii_lowercase(), |rules| rules.value.clone());
     let category = row.category.as_ref().unwrap();
@@ -107,10 +140,12 @@ fn documentation_row(key: &Located<String>, row: &HostToolRow) -> String {
             HostArgumentKind::Pattern => format!("`{}`: pattern, {}", key.value, argument.access.as_str()),
             HostArgumentKind::Url => format!("`{}`: URL", key.value),
             HostArgumentKind::Command => format!("`{}`: command", key.value),
+            HostArgumentKind::Patch => format!("`{}`: patch, {}", key.value, argument.access.as_str()),
         })
         .collect();
     let arguments = if arguments.is_empty() { "–".to_owned() } else { arguments.join("; ") };
-    let asks = match (row.requires_approval, row.shows_below) {
+    let asks = match (row.asks(), row.shows_below) {
+        (true, _) if row.reading_lines.is_some() => "asks, unless the line only reads",
         (true, _) => "asks",
         (false, true) => "judged, with what is below",
         (false, false) => "judged",

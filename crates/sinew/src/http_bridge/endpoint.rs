@@ -1,7 +1,6 @@
 //! MCP endpoint: checks a request, and passes its message to a session or to a stateless exchange.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
@@ -11,11 +10,13 @@ use hyper::{HeaderMap, Method, Request, StatusCode};
 use serde_json::Value;
 
 use super::access::AccessRules;
+use super::connection_pool::ConnectionPlace;
 use super::daemon_connection::DaemonConnector;
 use super::event_log::EventId;
 use super::message::{ClientMessage, SESSION_REVISIONS, header};
 use super::reply::{self, Reply, SESSION_HEADER};
 use super::session::Session;
+use super::sessions::{HttpSessions, MAX_SESSIONS};
 use super::stateless;
 
 /// Path of the endpoint.
@@ -24,26 +25,31 @@ const PATH: &str = "/mcp";
 const MAX_BODY_BYTES: usize = 64 << 20;
 /// Time for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Maximum number of sessions.
-const MAX_SESSIONS: usize = 64;
-/// Time after which an unused session is ended.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// State shared by all connections.
 pub(super) struct Endpoint {
     access: AccessRules,
     connector: DaemonConnector,
-    sessions: Mutex<HashMap<String, Arc<Session>>>,
+    sessions: HttpSessions,
 }
 
 impl Endpoint {
-    pub(super) fn new(access: AccessRules, connector: DaemonConnector) -> Self {
-        Endpoint { access, connector, sessions: Mutex::default() }
+    pub(super) fn new(access: AccessRules, connector: DaemonConnector, idle_timeout: Duration) -> Self {
+        Endpoint { access, connector, sessions: HttpSessions::new(idle_timeout) }
     }
 
-    pub(super) async fn handle(&self, request: Request<Incoming>) -> Reply {
+    /// Ends unused sessions, for as long as the bridge runs.
+    pub(super) async fn end_idle_sessions(&self) -> ! {
+        self.sessions.end_idle_sessions().await
+    }
+
+    pub(super) async fn handle(&self, request: Request<Incoming>, place: &ConnectionPlace) -> Reply {
         if let Err(denied) = self.access.check(request.headers()) {
-            return reply::denied(denied);
+            return reply::closing(reply::denied(denied));
+        }
+        if !place.become_client() {
+            let problem = "too many connections are open: close one";
+            return reply::closing(reply::invalid(StatusCode::SERVICE_UNAVAILABLE, None, problem));
         }
         if request.uri().path() != PATH {
             return reply::invalid(StatusCode::NOT_FOUND, None, "the endpoint is /mcp");
@@ -112,20 +118,20 @@ impl Endpoint {
         };
         match message.method() {
             _ if message.request_id().is_none() => reply::empty(StatusCode::ACCEPTED),
-            Some("tools/call") => follow(&session, EventId { stream, number: 0 }),
+            Some("tools/call" | "tasks/result") => follow(&session, EventId { stream, number: 0 }),
             _ => response(&session, stream, message.request_id()).await,
         }
     }
 
     /// Opens a session and performs its handshake.
     async fn initialize(&self, message: &ClientMessage) -> Reply {
-        self.end_idle_sessions();
-        if self.sessions().len() >= MAX_SESSIONS {
+        // Reserved before the process starts: requests that arrive together would all see a free place.
+        let Some(place) = self.sessions.reserve() else {
             let problem = format!("all {MAX_SESSIONS} sessions are in use: end one with DELETE");
             return reply::invalid(StatusCode::SERVICE_UNAVAILABLE, message.request_id(), &problem);
-        }
-        let session = match self.connector.connect().await {
-            Ok(connection) => Arc::new(Session::new(connection)),
+        };
+        let session = match self.connector.connect_session().await {
+            Ok(connection) => Arc::new(Session::new(connection, place)),
             Err(error) => {
                 return reply::invalid(StatusCode::BAD_GATEWAY, message.request_id(), &error.message);
             }
@@ -138,7 +144,7 @@ impl Endpoint {
         let id = uuid::Uuid::new_v4().simple().to_string();
         if let Ok(value) = HeaderValue::from_str(&id) {
             answer.headers_mut().insert(SESSION_HEADER, value);
-            self.sessions().insert(id, session);
+            self.sessions.insert(id, session);
         }
         answer
     }
@@ -169,8 +175,9 @@ impl Endpoint {
         if let Err(refused) = self.session(headers) {
             return refused;
         }
-        let ended = header(headers, SESSION_HEADER).and_then(|id| self.sessions().remove(id));
-        drop(ended);
+        if let Some(id) = header(headers, SESSION_HEADER) {
+            self.sessions.remove(id);
+        }
         reply::empty(StatusCode::NO_CONTENT)
     }
 
@@ -185,16 +192,8 @@ impl Endpoint {
         let Some(id) = header(headers, SESSION_HEADER) else {
             return refuse(StatusCode::BAD_REQUEST, "Mcp-Session-Id is missing: send `initialize` first");
         };
-        let found = self.sessions().get(id).filter(|session| session.is_open()).cloned();
+        let found = self.sessions.get(id);
         found.map_or_else(|| refuse(StatusCode::NOT_FOUND, "the session has ended: send `initialize`"), Ok)
-    }
-
-    fn end_idle_sessions(&self) {
-        self.sessions().retain(|_, session| !session.is_idle(IDLE_TIMEOUT));
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

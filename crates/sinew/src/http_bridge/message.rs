@@ -17,7 +17,8 @@ const HEADER_MISMATCH: i64 = -32020;
 pub(super) struct ClientMessage(Value);
 
 impl ClientMessage {
-    /// Parses a body as strictly as the daemon does. Fails with the JSON-RPC error to answer with.
+    /// Parses a body as strictly as the daemon does. The error is the JSON-RPC error response for
+    /// the client.
     pub(super) fn parse(body: &[u8]) -> Result<Self, Value> {
         let text =
             std::str::from_utf8(body).map_err(|_| error_object(None, -32700, "the body is not UTF-8"))?;
@@ -47,14 +48,14 @@ impl ClientMessage {
         self.0.pointer("/params/_meta/progressToken")
     }
 
-    /// Returns true for a request or notification of the stateless revision, or of a revision that no session
-    /// has.
+    /// Returns true if the body states a protocol revision, or if the header states the stateless one. Only
+    /// stateless messages state a revision in the body.
     pub(super) fn is_stateless(&self, headers: &HeaderMap) -> bool {
         let revision = header(headers, "mcp-protocol-version");
         self.0.pointer(REVISION_POINTER).is_some() || revision == Some(STATELESS_REVISION)
     }
 
-    /// Checks that the headers of a stateless message repeat its body, as routers rely on them.
+    /// Checks that the headers of a stateless message repeat its body, because routers rely on the headers.
     pub(super) fn check_headers(&self, headers: &HeaderMap) -> Result<(), Value> {
         let body = |pointer: &str| self.0.pointer(pointer).and_then(Value::as_str);
         let mut expected = vec![("Mcp-Method", self.method())];
@@ -62,14 +63,21 @@ impl ClientMessage {
         if let Some(revision) = body(REVISION_POINTER) {
             expected.push(("MCP-Protocol-Version", Some(revision)));
         }
-        if self.method() == Some("tools/call") {
-            expected.push(("Mcp-Name", body("/params/name")));
+        match self.method() {
+            Some("tools/call") => expected.push(("Mcp-Name", body("/params/name"))),
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") => {
+                expected.push(("Mcp-Name", body("/params/taskId")));
+            }
+            _ => {}
         }
         match expected.into_iter().find(|(name, value)| header(headers, name) != *value) {
             None => Ok(()),
             Some((name, value)) => {
-                let message =
-                    format!("the header {name} must repeat the body: {}", value.unwrap_or_default());
+                let message = match value {
+                    Some(value) => format!("the header {name} must have the value of the body, `{value}`"),
+                    None => format!("the header {name} must be absent, because the body has no value for it"),
+                };
+
                 Err(error_object(self.request_id(), HEADER_MISMATCH, &message))
             }
         }
@@ -120,6 +128,14 @@ mod tests {
                 "{wrong:?}"
             );
         }
+        let error = message.check_headers(&headers(&[revision, method])).unwrap_err();
+        let expected = "the header Mcp-Name must have the value of the body, `read_file`";
+        assert_eq!(error["error"]["message"], expected);
+        let nameless = json!({"id": 7, "method": "tools/call"}).to_string();
+        let nameless = ClientMessage::parse(nameless.as_bytes()).ok().unwrap();
+        let error = nameless.check_headers(&headers(&[method, ("mcp-name", "read_file")])).unwrap_err();
+        let expected = "the header Mcp-Name must be absent, because the body has no value for it";
+        assert_eq!(error["error"]["message"], expected);
     }
 
     #[test]

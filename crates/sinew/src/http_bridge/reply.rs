@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -85,6 +85,12 @@ pub(super) fn denied(denied: AccessDenied) -> Reply {
     if denied == AccessDenied::Token {
         reply.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    reply
+}
+
+/// Closes the connection after a response.
+pub(super) fn closing(mut reply: Reply) -> Reply {
+    reply.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     reply
 }
 

@@ -1,5 +1,5 @@
-//! Session of a client of the revisions with a handshake: one connection to the daemon, and the event streams
-//! that its messages are sent on.
+//! Session of a client that uses an MCP revision with a handshake: its `sinew mcp` process, and the event streams
+//! that carry its messages.
 //!
 //! A stream outlives its HTTP request. A client that loses the connection resumes the stream; a call ends when
 //! it is cancelled or when the session ends.
@@ -12,10 +12,10 @@ use hyper::body::Bytes;
 use serde_json::Value;
 use tokio::io::{BufReader, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::AbortHandle;
 
-use super::daemon_connection::{DaemonConnection, send_line};
+use super::daemon_connection::{DaemonConnection, SessionProcess, send_line};
 use super::event_log::{EventId, EventLog};
 use super::message::{ClientMessage, error_object};
 
@@ -25,7 +25,7 @@ const COMMON_STREAM: u64 = 0;
 const MAX_FINISHED_STREAMS: usize = 64;
 /// Interval of comments on an idle stream, which reveal a client that is gone.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// Number of events that wait for a slow client.
+/// Capacity of the event queue of one client.
 const QUEUED_EVENTS: usize = 16;
 
 /// Session of a client.
@@ -34,6 +34,10 @@ pub(super) struct Session {
     state: Arc<Mutex<SessionState>>,
     /// Task that reads the daemon's messages.
     reader: AbortHandle,
+    /// Process that identifies the session to the daemon. It is killed when the session ends.
+    process: Option<SessionProcess>,
+    /// Slot of the session, released after the process has ended.
+    _place: OwnedSemaphorePermit,
 }
 
 struct SessionState {
@@ -41,10 +45,11 @@ struct SessionState {
     /// Stream and progress token of each open request, by its id as JSON.
     requests: HashMap<String, RoutedRequest>,
     next_stream: u64,
-    /// Task that sends the common stream. A message is sent to one client only, so a new one replaces it.
+    /// Task that sends the common stream. Each message is sent to one client only, so a new follower replaces
+    /// the earlier one.
     common_follower: Option<AbortHandle>,
     last_use: Instant,
-    /// False once the connection to the daemon is lost.
+    /// False once the connection to the session process is lost.
     is_open: bool,
 }
 
@@ -54,7 +59,8 @@ struct RoutedRequest {
 }
 
 impl Session {
-    pub(super) fn new(DaemonConnection { lines, write }: DaemonConnection) -> Self {
+    pub(super) fn new(connection: DaemonConnection, place: OwnedSemaphorePermit) -> Self {
+        let DaemonConnection { lines, write, process } = connection;
         let state = Arc::new(Mutex::new(SessionState {
             streams: HashMap::from([(COMMON_STREAM, EventLog::new(COMMON_STREAM))]),
             requests: HashMap::new(),
@@ -64,11 +70,11 @@ impl Session {
             is_open: true,
         }));
         let reader = tokio::spawn(route_messages(lines, Arc::clone(&state))).abort_handle();
-        Session { write: tokio::sync::Mutex::new(write), state, reader }
+        Session { write: tokio::sync::Mutex::new(write), state, reader, process, _place: place }
     }
 
-    /// Sends a message to the daemon. Returns the stream of its response if it is a request, or `None` if its
-    /// id is in use.
+    /// Sends a message to the daemon. Returns the stream of the response, or the common stream if the message
+    /// is not a request. Returns `None` if the request id is in use or the session is closed.
     pub(super) async fn send(&self, message: &ClientMessage) -> Option<u64> {
         let stream = match message.request_id() {
             Some(id) => self.state().open_request(id, message.progress_token())?,
@@ -81,7 +87,7 @@ impl Session {
         Some(stream)
     }
 
-    /// Waits for the response on a stream, and forgets the stream.
+    /// Waits for the response on a stream, and removes the stream.
     pub(super) async fn response(&self, stream: u64) -> Option<String> {
         loop {
             let changed = {
@@ -98,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Follows a stream from an event on: its retained events, then each new one.
+    /// Subscribes to a stream from an event on. The receiver gets the retained events, then each new one.
     pub(super) fn follow(&self, from: EventId) -> Option<mpsc::Receiver<Bytes>> {
         let mut state = self.state();
         state.streams.get(&from.stream)?;
@@ -120,10 +126,13 @@ impl Session {
         EventId { stream: COMMON_STREAM, number }
     }
 
-    /// Returns true if the session was not used for a time and nothing is running in it.
-    pub(super) fn is_idle(&self, timeout: Duration) -> bool {
+    /// Returns true if the session has ended, or if it has no open request and no follower and was last used more
+    /// than `timeout` ago.
+    pub(super) fn is_idle(&self, timeout: Duration, now: Instant) -> bool {
         let state = self.state();
-        !state.is_open || (state.requests.is_empty() && state.last_use.elapsed() > timeout)
+        let is_followed = state.common_follower.as_ref().is_some_and(|follower| !follower.is_finished());
+        let is_used = !state.requests.is_empty() || is_followed;
+        !state.is_open || (!is_used && now.saturating_duration_since(state.last_use) > timeout)
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -138,6 +147,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         // Closes the connection to the daemon, which ends the calls of the session.
+        drop(self.process.take());
         self.reader.abort();
         self.state().lose_connection();
     }
@@ -193,7 +203,7 @@ impl SessionState {
         }
     }
 
-    /// Answers every open request with an error, and ends all streams.
+    /// Fails every open request, and ends all streams.
     fn lose_connection(&mut self) {
         self.is_open = false;
         for (id, request) in std::mem::take(&mut self.requests) {

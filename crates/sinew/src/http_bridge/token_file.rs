@@ -104,4 +104,15 @@ mod tests {
         assert!(read_or_create(&path).unwrap_err().message.contains("at least 32"));
         assert!(read_or_create(folder.path()).is_err());
     }
+
+    #[test]
+    fn fifo_is_refused_without_waiting_for_a_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR | nix::sys::stat::Mode::S_IWUSR).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(read_or_create(&path).unwrap_err().message));
+        let message = receiver.recv_timeout(std::time::Duration::from_secs(10)).expect("it does not wait");
+        assert!(message.contains("it is not a file"), "{message}");
+    }
 }

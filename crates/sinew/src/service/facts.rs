@@ -30,8 +30,8 @@ pub(crate) struct ServiceFacts {
 
 impl ServiceFacts {
     /// Collects the facts for this user and program.
-    pub(crate) fn collect(setting: &CommandContext) -> Result<ServiceFacts, CommandError> {
-        let home: &SinewHome = setting.home();
+    pub(crate) fn collect(context: &CommandContext) -> Result<ServiceFacts, CommandError> {
+        let home: &SinewHome = context.home();
         let cannot = |what: &str| CommandError::failed(format!("{what} cannot be found"));
         let user_home = home.user_home().ok_or_else(|| cannot("the home folder of this user"))?;
         let program = std::env::current_exe().map_err(|_| cannot("the path of this program"))?;

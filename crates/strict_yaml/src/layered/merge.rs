@@ -56,21 +56,21 @@ pub(super) fn apply(
     let (_, missing): (Vec<_>, Vec<_>) =
         change.remove.iter().cloned().partition(|item| is_known(&items, item));
     unmatched.extend(missing);
-    let mut left: Vec<LayeredNode> =
+    let mut merged: Vec<LayeredNode> =
         items.into_iter().filter(|item| !is_known(&change.remove, item)).collect();
     for item in change.add {
-        if !is_known(&left, &item) {
-            left.push(item);
+        if !is_known(&merged, &item) {
+            merged.push(item);
         }
     }
-    left
+    merged
 }
 
 /// Returns one change with the effect of `first` and then `second`.
 fn compose(first: ListChange, second: ListChange) -> ListChange {
     // The second change also removes what the first one adds, and adds at the end.
     let ListChange { remove, add } = second;
-    let kept = ListChange { remove: remove.clone(), add };
-    let add = apply(first.add, kept, &mut Vec::new());
+    let second_change = ListChange { remove: remove.clone(), add };
+    let add = apply(first.add, second_change, &mut Vec::new());
     ListChange { remove: [first.remove, remove].concat(), add }
 }

@@ -43,9 +43,9 @@ pub(crate) fn memory_level() -> Option<f64> {
     )
 }
 
-fn program_output(program: &str, words: &[&str]) -> MetricResult<String> {
+fn program_output(program: &str, arguments: &[&str]) -> MetricResult<String> {
     let mut command = Command::new(program);
-    command.args(words).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
+    command.args(arguments).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
     let output = command.output().map_err(|error| format!("{program}: {error}"))?;
     String::from_utf8(output.stdout).map_err(|error| format!("{program}: {error}"))
 }

@@ -54,8 +54,8 @@ pub fn emit(event: TelemetryEvent<'_>) {
             );
         }
         TelemetryEvent::ToolCallBlocked { call, code, reason, rule, latency_ms } => {
-            let (code, place) = (code.as_str(), rule.map(rule_location));
-            let rule = place.as_deref();
+            let (code, location) = (code.as_str(), rule.map(rule_location));
+            let rule = location.as_deref();
             emit_call_event!(
                 Level::WARN,
                 "tool_call_blocked",

@@ -165,8 +165,8 @@ impl RecordBuilder<'_> {
         }
         let limit = TEXT_LIMIT.min(self.bytes_left);
         if clean.len() > limit || scanned.len() < bytes {
-            let kept = clip(&clean, limit).len();
-            clean.truncate(kept);
+            let length = clip(&clean, limit).len();
+            clean.truncate(length);
             let _ = write!(clean, "… [{bytes} bytes in total]");
         }
         self.bytes_left = self.bytes_left.saturating_sub(clean.len());

@@ -23,9 +23,9 @@ impl StderrSink {
 
 /// Returns true if the file is the null device. If the system gives no metadata, output is assumed to be
 /// read.
-fn is_null_device(place: &File) -> bool {
-    let facts = place.metadata().ok().zip(fs::metadata("/dev/null").ok());
-    facts.is_some_and(|(place, null)| place.file_type().is_char_device() && place.rdev() == null.rdev())
+fn is_null_device(file: &File) -> bool {
+    let facts = file.metadata().ok().zip(fs::metadata("/dev/null").ok());
+    facts.is_some_and(|(file, null)| file.file_type().is_char_device() && file.rdev() == null.rdev())
 }
 
 impl LineSink for StderrSink {

@@ -153,11 +153,11 @@ impl LineWriter {
         queue.flushing += 1;
         self.shared.work_available.notify_one();
         while queue.finished < target {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining == Duration::ZERO {
                 break;
             }
-            let woken = self.shared.progress_made.wait_timeout(queue, left);
+            let woken = self.shared.progress_made.wait_timeout(queue, remaining);
             queue = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
         queue.flushing -= 1;
@@ -184,7 +184,8 @@ fn write_lines(sink: &mut impl LineSink, mut lines: &[Vec<u8>]) -> u64 {
     let mut lost = 0;
     while !lines.is_empty() {
         let mut space = sink.max_write_bytes();
-        let fits = |line: &&Vec<u8>| space.checked_sub(line.len()).map(|left| space = left).is_some();
+        let fits =
+            |line: &&Vec<u8>| space.checked_sub(line.len()).map(|remaining| space = remaining).is_some();
         let count = lines.iter().take_while(fits).count().max(1);
         let (now, later) = lines.split_at_checked(count).unwrap_or((lines, &[]));
         lost += match sink.write(&now.concat()) {

@@ -140,7 +140,7 @@ impl LogFileSource {
     }
 
     fn has_more(&mut self) -> Result<bool, TelemetryError> {
-        let left = self.reader.fill_buf().map(|bytes| !bytes.is_empty());
-        left.map_err(|cause| TelemetryError::LogRead { path: self.path.clone(), cause })
+        let has_more = self.reader.fill_buf().map(|bytes| !bytes.is_empty());
+        has_more.map_err(|cause| TelemetryError::LogRead { path: self.path.clone(), cause })
     }
 }

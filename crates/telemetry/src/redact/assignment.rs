@@ -170,7 +170,7 @@ pub(super) fn is_credential_program(word: &str) -> bool {
 
 /// Adds the secrets found in `text` to `spans`.
 pub(super) fn find(text: &str, compiled: DetectorId, spans: &mut Vec<SecretSpan>) {
-    for (regex, stands) in PATTERNS.iter() {
+    for (regex, context) in PATTERNS.iter() {
         // Continues after the name and not after the value if the value is no secret: it may contain the next
         // name.
         let mut from = 0;
@@ -183,7 +183,7 @@ pub(super) fn find(text: &str, compiled: DetectorId, spans: &mut Vec<SecretSpan>
             };
             let named = name.map_or(value.start(), |name| name.end());
             if !name.is_some_and(|name| is_url_user(text, name.start()))
-                && is_secret(name.map_or("", |name| name.as_str()), value.as_str(), stands(group))
+                && is_secret(name.map_or("", |name| name.as_str()), value.as_str(), context(group))
             {
                 spans.push(SecretSpan { start: value.start(), end: value.end(), detector: compiled });
                 from = value.end().max(named);
@@ -200,22 +200,22 @@ fn is_url_user(text: &str, start: usize) -> bool {
     text.get(..start).is_some_and(|before| before.ends_with("://"))
 }
 
-fn is_secret(name: &str, value: &str, stands: ValueContext) -> bool {
+fn is_secret(name: &str, value: &str, context: ValueContext) -> bool {
     if sensitive::is_placeholder(value) || !is_not_marker(value) || !value.chars().any(char::is_alphanumeric)
     {
         return false;
     }
-    if stands == ValueContext::Positional {
+    if context == ValueContext::Positional {
         return true;
     }
     let Some(sensitivity) = sensitive::sensitivity(name) else { return false };
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.' || b == b'_');
     match sensitivity {
-        _ if stands == ValueContext::InSentence => looks_like_secret(value),
+        _ if context == ValueContext::InSentence => looks_like_secret(value),
         Sensitivity::Certain => true,
-        Sensitivity::UnlessNumber => !number && (stands == ValueContext::Quoted || looks_like_secret(value)),
+        Sensitivity::UnlessNumber => !number && (context == ValueContext::Quoted || looks_like_secret(value)),
         Sensitivity::Likely if number => value.len() >= 6,
-        Sensitivity::Likely => stands == ValueContext::Quoted || looks_like_secret(value),
+        Sensitivity::Likely => context == ValueContext::Quoted || looks_like_secret(value),
     }
 }
 

@@ -77,8 +77,8 @@ pub(super) fn redact_commands(value: Value) -> Value {
     match value {
         Value::String(line) => Value::String(redact_line(&line, MAX_NESTING)),
         Value::Array(items) if items.iter().all(Value::is_string) => {
-            let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
-            redact_words(&words, MAX_NESTING).into_iter().map(Value::String).collect()
+            let argv: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            redact_argv(&argv, MAX_NESTING).into_iter().map(Value::String).collect()
         }
         Value::Array(items) => items.into_iter().map(redact_commands).collect(),
         other => other,
@@ -86,11 +86,11 @@ pub(super) fn redact_commands(value: Value) -> Value {
 }
 
 /// Redacts the words of one command.
-fn redact_words(words: &[&str], nesting: usize) -> Vec<String> {
+fn redact_argv(argv: &[&str], nesting: usize) -> Vec<String> {
     let mut programs: Vec<&str> = Vec::new();
     let mut is_value_next = false;
-    let mut redacted = Vec::with_capacity(words.len());
-    for (index, word) in words.iter().copied().enumerate() {
+    let mut redacted = Vec::with_capacity(argv.len());
+    for (index, word) in argv.iter().copied().enumerate() {
         let is_value = std::mem::take(&mut is_value_next) && !word.starts_with("--");
         let secret = if is_value { Some(0..word.len()) } else { attached_secret(word, &programs) };
         let secret = secret.filter(|range| word.get(range.clone()).is_some_and(is_hideable));
@@ -99,7 +99,7 @@ fn redact_words(words: &[&str], nesting: usize) -> Vec<String> {
             None if word.contains(char::is_whitespace) => redact_line(word, nesting.saturating_sub(1)),
             None => hide_random(word),
         });
-        let after_set = index.checked_sub(1).and_then(|before| words.get(before)) == Some(&"set");
+        let after_set = index.checked_sub(1).and_then(|before| argv.get(before)) == Some(&"set");
         is_value_next = !is_value && announces_secret(word, &programs, after_set);
         // A program may be started by another one, as in `sudo mysql`.
         programs.push(word.rsplit('/').next().unwrap_or(word));
@@ -114,8 +114,8 @@ pub(super) fn redact_line(line: &str, nesting: usize) -> String {
     }
     let (mut redacted, mut copied) = (String::with_capacity(line.len()), 0);
     for command in split_commands(line) {
-        let words: Vec<&str> = command.iter().filter_map(|range| line.get(range.clone())).collect();
-        for (range, word) in command.iter().zip(redact_words(&words, nesting)) {
+        let argv: Vec<&str> = command.iter().filter_map(|range| line.get(range.clone())).collect();
+        for (range, word) in command.iter().zip(redact_argv(&argv, nesting)) {
             redacted.push_str(line.get(copied..range.start).unwrap_or_default());
             redacted.push_str(&word);
             copied = range.end;
@@ -125,31 +125,31 @@ pub(super) fn redact_line(line: &str, nesting: usize) -> String {
     redacted
 }
 
-/// Returns the words of each command of a line, without their outer quotes.
+/// Returns the ranges of the words of each command of a line, without their outer quotes.
 fn split_commands(line: &str) -> Vec<Vec<Range<usize>>> {
-    let (mut commands, mut words) = (Vec::new(), Vec::new());
+    let (mut commands, mut word_ranges) = (Vec::new(), Vec::new());
     let (mut start, mut quote) = (None, None);
     for (at, character) in line.char_indices() {
         match (quote, character) {
             (Some(open), _) if character == open => {
                 quote = None;
-                words.extend(start.take().map(|start| start..at));
+                word_ranges.extend(start.take().map(|start| start..at));
             }
             (Some(_), _) => {}
             (None, '"' | '\'') => {
-                words.extend(start.take().filter(|start| *start < at).map(|start| start..at));
+                word_ranges.extend(start.take().filter(|start| *start < at).map(|start| start..at));
                 (start, quote) = (Some(at + 1), Some(character));
             }
             (None, '|' | ';' | '&' | '\n' | '(' | ')' | '`') => {
-                words.extend(start.take().map(|start| start..at));
-                commands.push(std::mem::take(&mut words));
+                word_ranges.extend(start.take().map(|start| start..at));
+                commands.push(std::mem::take(&mut word_ranges));
             }
-            (None, _) if character.is_whitespace() => words.extend(start.take().map(|start| start..at)),
+            (None, _) if character.is_whitespace() => word_ranges.extend(start.take().map(|start| start..at)),
             (None, _) => start = start.or(Some(at)),
         }
     }
-    words.extend(start.map(|start| start..line.len()));
-    commands.push(words);
+    word_ranges.extend(start.map(|start| start..line.len()));
+    commands.push(word_ranges);
     commands
 }
 

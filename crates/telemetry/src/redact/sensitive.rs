@@ -118,7 +118,7 @@ pub(super) fn sensitivity(name: &str) -> Option<Sensitivity> {
     }
     let folded: String =
         name.chars().filter(|c| !matches!(c, '_' | '-' | '.' | ' ')).flat_map(char::to_lowercase).collect();
-    let has = |words: &[&str]| words.iter().any(|word| folded.contains(word));
+    let has = |fragments: &[&str]| fragments.iter().any(|word| folded.contains(word));
     if has(&HARMLESS_NAMES) {
         None
     } else if has(&CERTAIN_WORDS) {

@@ -110,10 +110,10 @@ impl Redactor {
 
     /// Returns the indexes of the words that are secrets only in the context of the whole command.
     fn positional_secrets(&self, items: &[Value]) -> Vec<usize> {
-        let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
-        let line = words.join(" ");
-        let (mut ends, mut end) = (Vec::with_capacity(words.len()), 0);
-        for word in &words {
+        let argv: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or_default()).collect();
+        let line = argv.join(" ");
+        let (mut ends, mut end) = (Vec::with_capacity(argv.len()), 0);
+        for word in &argv {
             end += word.len() + 1;
             ends.push(end);
         }

@@ -33,10 +33,10 @@ pub const COMMAND_PREFIX: &str = "x-sinew-command-prefix";
 impl ExternalTargetArgument {
     /// Finds all such arguments of an object schema. A declaration at any other position is an error.
     pub(crate) fn find(schema: &Value) -> Result<Vec<ExternalTargetArgument>, DefinitionError> {
-        let mut places = Vec::new();
-        collect_declarations(schema, "", &mut places);
+        let mut targets = Vec::new();
+        collect_declarations(schema, "", &mut targets);
         let mut found = Vec::new();
-        for (at, kind) in places {
+        for (at, kind) in targets {
             let argument =
                 argument_at(schema, &at, kind).ok_or(DefinitionError::MisplacedExternalTarget(at))?;
             if !found.contains(&argument) {
@@ -64,23 +64,23 @@ fn target_kind(schema: &Value) -> Option<ExternalTargetKind> {
 
 /// Collects every position that declares a target. An unknown keyword counts as a schema, so that it cannot
 /// hide a declaration.
-fn collect_declarations(schema: &Value, at: &str, places: &mut Vec<(String, ExternalTargetKind)>) {
+fn collect_declarations(schema: &Value, at: &str, targets: &mut Vec<(String, ExternalTargetKind)>) {
     match schema {
-        Value::Object(words) => {
-            places.extend(target_kind(schema).map(|kind| (at.to_owned(), kind)));
-            for (keyword, value) in words {
+        Value::Object(keywords) => {
+            targets.extend(target_kind(schema).map(|kind| (at.to_owned(), kind)));
+            for (keyword, value) in keywords {
                 if !matches!(keyword.as_str(), "const" | "default" | "enum" | "examples") {
                     collect_declarations(
                         value,
                         &format!("{at}/{}", shorten(keyword, MAX_QUOTED_CHARS)),
-                        places,
+                        targets,
                     );
                 }
             }
         }
         Value::Array(schemas) => {
             for (index, schema) in schemas.iter().enumerate() {
-                collect_declarations(schema, &format!("{at}/{index}"), places);
+                collect_declarations(schema, &format!("{at}/{index}"), targets);
             }
         }
         _ => {}

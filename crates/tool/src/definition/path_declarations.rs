@@ -57,12 +57,14 @@ impl PathDeclarationCheck {
         &mut self,
         schema: &Value,
         at: &str,
-        place: SchemaPosition,
+        position: SchemaPosition,
     ) -> Result<(), DefinitionError> {
         match schema {
-            Value::Object(words) => {
-                self.check_declaration(words, at, place)?;
-                words.iter().try_for_each(|(keyword, value)| self.visit_keyword(keyword, value, at, place))
+            Value::Object(keywords) => {
+                self.check_declaration(keywords, at, position)?;
+                keywords
+                    .iter()
+                    .try_for_each(|(keyword, value)| self.visit_keyword(keyword, value, at, position))
             }
             Value::Array(schemas) => schemas.iter().enumerate().try_for_each(|(index, schema)| {
                 self.visit_schema(schema, &format!("{at}/{index}"), SchemaPosition::Elsewhere)
@@ -77,9 +79,10 @@ impl PathDeclarationCheck {
         keyword: &str,
         value: &Value,
         at: &str,
-        place: SchemaPosition,
+        position: SchemaPosition,
     ) -> Result<(), DefinitionError> {
-        let (at, place) = (format!("{at}/{}", shorten(keyword, MAX_QUOTED_CHARS)), place.under(keyword));
+        let (at, position) =
+            (format!("{at}/{}", shorten(keyword, MAX_QUOTED_CHARS)), position.under(keyword));
         match (keyword, value) {
             ("const" | "default" | "enum" | "examples", _) => Ok(()),
             (
@@ -87,7 +90,7 @@ impl PathDeclarationCheck {
                 | "dependencies",
                 Value::Object(schemas),
             ) => schemas.iter().try_for_each(|(name, schema)| {
-                self.visit_schema(schema, &format!("{at}/{}", shorten(name, MAX_QUOTED_CHARS)), place)
+                self.visit_schema(schema, &format!("{at}/{}", shorten(name, MAX_QUOTED_CHARS)), position)
             }),
             ("$ref" | "$dynamicRef" | "$recursiveRef", target) => {
                 if !target.as_str().is_some_and(refers_to_definition) {
@@ -95,26 +98,26 @@ impl PathDeclarationCheck {
                 }
                 Ok(())
             }
-            _ => self.visit_schema(value, &at, place),
+            _ => self.visit_schema(value, &at, position),
         }
     }
 
     fn check_declaration(
         &mut self,
-        words: &Map<String, Value>,
+        keywords: &Map<String, Value>,
         at: &str,
-        place: SchemaPosition,
+        position: SchemaPosition,
     ) -> Result<(), DefinitionError> {
-        let itself = words.get("format").is_some_and(|format| format == "path");
-        check_access(words, at, itself)?;
-        let items = match place {
+        let itself = keywords.get("format").is_some_and(|format| format == "path");
+        check_access(keywords, at, itself)?;
+        let items = match position {
             SchemaPosition::Root | SchemaPosition::Elsewhere if itself => {
                 return Err(DefinitionError::MisplacedPath(at.to_owned()));
             }
-            SchemaPosition::Argument => words.get("items").is_some_and(is_path),
+            SchemaPosition::Argument => keywords.get("items").is_some_and(is_path),
             SchemaPosition::Root | SchemaPosition::Items | SchemaPosition::Elsewhere => false,
         };
-        if (itself || items) && !admits_only_paths(words, itself, items) {
+        if (itself || items) && !admits_only_paths(keywords, itself, items) {
             return Err(DefinitionError::PathType(at.to_owned()));
         }
         self.declares_path |= itself;
@@ -130,8 +133,8 @@ fn refers_to_definition(target: &str) -> bool {
 }
 
 /// Returns true if the type admits only strings and arrays of strings: the path rules cover no other values.
-fn admits_only_paths(words: &Map<String, Value>, itself: bool, items: bool) -> bool {
-    let kinds = match words.get("type") {
+fn admits_only_paths(keywords: &Map<String, Value>, itself: bool, items: bool) -> bool {
+    let kinds = match keywords.get("type") {
         Some(Value::Array(kinds)) => kinds.as_slice(),
         Some(kind) => std::slice::from_ref(kind),
         None => return false,
@@ -144,8 +147,8 @@ fn admits_only_paths(words: &Map<String, Value>, itself: bool, items: bool) -> b
     })
 }
 
-fn check_access(words: &Map<String, Value>, at: &str, on_a_path: bool) -> Result<(), DefinitionError> {
-    let Some(stated) = words.get(ACCESS_KEYWORD) else { return Ok(()) };
+fn check_access(keywords: &Map<String, Value>, at: &str, on_a_path: bool) -> Result<(), DefinitionError> {
+    let Some(stated) = keywords.get(ACCESS_KEYWORD) else { return Ok(()) };
     let known = stated.as_str().filter(|word| ACCESS_VALUES.contains(word));
     if known.is_some() && on_a_path {
         return Ok(());

@@ -69,7 +69,7 @@ fn merge_string_constants(schema: &mut Value, direction: Direction) {
 
 fn merge_constants_of(object: &mut Map<String, Value>) {
     let Some(alternatives) = object.get("oneOf").and_then(Value::as_array) else { return };
-    let mut words = Vec::new();
+    let mut enum_values = Vec::new();
     let mut notes = Vec::new();
     for alternative in alternatives {
         let listed = alternative.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -81,11 +81,11 @@ fn merge_constants_of(object: &mut Map<String, Value>) {
             let (word, note) = (word.as_str().unwrap_or_default(), note.as_str().unwrap_or_default());
             notes.push(format!("{word}: {}", note.trim_end_matches('.')));
         }
-        words.extend(values.iter().cloned());
+        enum_values.extend(values.iter().cloned());
     }
     object.remove("oneOf");
     object.insert("type".to_owned(), json!("string"));
-    object.insert("enum".to_owned(), Value::Array(words));
+    object.insert("enum".to_owned(), Value::Array(enum_values));
     if !notes.is_empty() {
         let about = object.get("description").and_then(Value::as_str).map(|about| format!("{about} "));
         let about = format!("{}{}.", about.unwrap_or_default(), notes.join("; "));
@@ -96,23 +96,27 @@ fn merge_constants_of(object: &mut Map<String, Value>) {
 /// Merges `anyOf: [enum, null]` into the enum. In arguments, null means that the argument is absent, so only
 /// results list it.
 fn merge_null_alternative(object: &mut Map<String, Value>, direction: Direction) {
-    let Some([Value::Object(words), null]) = object.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
+    let Some([Value::Object(enum_schema), null]) =
+        object.get("anyOf").and_then(Value::as_array).map(Vec::as_slice)
     else {
         return;
     };
-    if words.get("type") != Some(&json!("string")) || !words.contains_key("enum") || null["type"] != "null" {
+    if enum_schema.get("type") != Some(&json!("string"))
+        || !enum_schema.contains_key("enum")
+        || null["type"] != "null"
+    {
         return;
     }
-    let mut words = words.clone();
-    if let (Direction::Output, Some(Value::Array(values))) = (direction, words.get_mut("enum")) {
+    let mut enum_schema = enum_schema.clone();
+    if let (Direction::Output, Some(Value::Array(values))) = (direction, enum_schema.get_mut("enum")) {
         values.push(Value::Null);
-        words.insert("type".to_owned(), json!(["string", "null"]));
+        enum_schema.insert("type".to_owned(), json!(["string", "null"]));
     }
     object.remove("anyOf");
-    for (key, value) in words {
+    for (key, value) in enum_schema {
         match (key.as_str(), object.get("description").and_then(Value::as_str), value.as_str()) {
-            ("description", Some(about), Some(words)) => {
-                let about = format!("{about} {words}");
+            ("description", Some(about), Some(note)) => {
+                let about = format!("{about} {note}");
                 object.insert(key, json!(about));
             }
             _ => {

@@ -235,7 +235,7 @@ fn major_of(version: &str) -> Option<u64> {
     let (version, build) = split_optional(version, '+');
     let (numbers, prerelease) = split_optional(version, '-');
     let word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    if !build.into_iter().chain(prerelease).all(|words| words.split('.').all(word)) {
+    if !build.into_iter().chain(prerelease).all(|identifiers| identifiers.split('.').all(word)) {
         return None;
     }
     let plain =

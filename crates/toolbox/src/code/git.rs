@@ -123,7 +123,7 @@ impl Repository {
     pub(super) async fn run_git(
         &self,
         session: &mut SandboxSession,
-        words: Vec<OsString>,
+        git_args: Vec<OsString>,
         output_bytes: usize,
     ) -> Result<(RunReport, GitProgram), Failure> {
         let fixed = ["--no-pager", "--no-optional-locks"].map(OsString::from);
@@ -131,7 +131,7 @@ impl Repository {
             working_directory: WorkingDirectory::Granted(self.directory.clone()),
             variables: self.variables.clone(),
             output_bytes,
-            ..SandboxCommand::read_only("git", fixed.into_iter().chain(words).collect(), session.deadline)
+            ..SandboxCommand::read_only("git", fixed.into_iter().chain(git_args).collect(), session.deadline)
         };
         let report = session.run(command).await?;
         if report.end != RunEnd::Exited(0) {
@@ -188,7 +188,7 @@ fn git_environment(root: &Path, survey: Option<&RepositorySurvey>) -> Vec<(Strin
 /// Converts an error of git into a failure for the caller.
 fn git_failure(folder: &Path, report: &RunReport) -> Failure {
     let stderr = String::from_utf8_lossy(&report.stderr.head).into_owned();
-    let has = |words: &str| stderr.contains(words);
+    let has = |phrase: &str| stderr.contains(phrase);
     let directory = folder.display();
     if has("cannot use bare repository") {
         return survey::repository_not_allowed(
@@ -218,7 +218,7 @@ fn git_failure(folder: &Path, report: &RunReport) -> Failure {
     }
     if ["unknown revision", "bad revision", "ambiguous argument", "bad object", "Invalid revision"]
         .iter()
-        .any(|words| has(words))
+        .any(|phrase| has(phrase))
     {
         let message = format!("`{directory}` has no such commit: {}", first_line(&stderr));
         let hint = "use git_log to list the commits";

@@ -140,18 +140,18 @@ fn diff_arguments(arguments: &Arguments, kind: &[&str], but: &[OsString]) -> Res
         "--src-prefix=a/",
         "--dst-prefix=b/",
     ];
-    let mut words: Vec<OsString> = fixed.iter().chain(kind).map(OsString::from).collect();
+    let mut git_args: Vec<OsString> = fixed.iter().chain(kind).map(OsString::from).collect();
     if arguments.staged {
-        words.push("--cached".into());
+        git_args.push("--cached".into());
     }
-    words.push("--end-of-options".into());
-    words.extend(arguments.from.iter().chain(&arguments.to).map(Revision::to_commit_argument));
-    words.push("--".into());
+    git_args.push("--end-of-options".into());
+    git_args.extend(arguments.from.iter().chain(&arguments.to).map(Revision::to_commit_argument));
+    git_args.push("--".into());
     for file in &arguments.files {
-        words.push(file.to_pathspec()?);
+        git_args.push(file.to_pathspec()?);
     }
-    words.extend_from_slice(but);
-    Ok(words)
+    git_args.extend_from_slice(but);
+    Ok(git_args)
 }
 
 /// Parses one line `added TAB deleted TAB path` per file, with dashes for binary files, then an empty line

@@ -91,25 +91,25 @@ fn log<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFut
     Box::pin(async move {
         let repository = Repository::open(session).await?;
         let budget = output_budget::content_budget(session.permit());
-        let mut words: Vec<OsString> =
+        let mut git_args: Vec<OsString> =
             ["log", FORMAT, "--no-color", "--encoding=UTF-8", "--no-show-signature"]
                 .into_iter()
                 .chain(["--no-ext-diff", "--no-textconv", "--no-notes", "--decorate=short"])
                 .map(Into::into)
                 .collect();
         // One commit more than requested shows whether there are more.
-        words.push(format!("--max-count={}", arguments.max_count + 1).into());
-        words.push(format!("--skip={}", arguments.skip).into());
-        words.push("--end-of-options".into());
-        words.push(arguments.revision.as_ref().map_or_else(|| "HEAD".into(), Revision::to_argument));
-        words.push("--".into());
+        git_args.push(format!("--max-count={}", arguments.max_count + 1).into());
+        git_args.push(format!("--skip={}", arguments.skip).into());
+        git_args.push("--end-of-options".into());
+        git_args.push(arguments.revision.as_ref().map_or_else(|| "HEAD".into(), Revision::to_argument));
+        git_args.push("--".into());
         for file in &arguments.files {
-            words.push(file.to_pathspec()?);
+            git_args.push(file.to_pathspec()?);
         }
         // The capture keeps one half from the start of the output and one from its end; only the first half
         // is used.
         let capture = usize::try_from(budget.saturating_mul(2)).unwrap_or(usize::MAX);
-        let (report, git) = repository.run_git(session, words, capture).await?;
+        let (report, git) = repository.run_git(session, git_args, capture).await?;
         let commits = parse_commits(&String::from_utf8_lossy(&report.stdout.head));
         let found = commits.len() as u64;
         let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);

@@ -95,7 +95,7 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
 fn status<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, GitStatusOutput> {
     Box::pin(async move {
         let repository = Repository::open(session).await?;
-        let words = [
+        let git_args = [
             "status",
             "--porcelain=v2",
             "--branch",
@@ -104,7 +104,7 @@ fn status<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> Tool
             "--ignore-submodules=dirty",
         ];
         let (report, git) =
-            repository.run_git(session, words.map(Into::into).to_vec(), MAX_OUTPUT_BYTES).await?;
+            repository.run_git(session, git_args.map(Into::into).to_vec(), MAX_OUTPUT_BYTES).await?;
         let (top, omitted, most) =
             (repository.worktree_root().to_owned(), report.stdout.omitted, arguments.max_entries);
         let read = session.offload(move |permit| {
@@ -176,12 +176,12 @@ fn apply_branch_header(branch: &mut BranchStatus, fact: &str) {
 fn parse_entry(
     kind: &'static str,
     rest: &str,
-    words: usize,
+    field_count: usize,
     original_path: Option<String>,
 ) -> Option<GitStatusEntry> {
-    let mut parts = rest.splitn(words + 1, ' ');
+    let mut parts = rest.splitn(field_count + 1, ' ');
     let (letters, submodule) = (parts.next()?, parts.next()?.starts_with('S'));
-    let path = parts.nth(words - 2)?.to_owned();
+    let path = parts.nth(field_count - 2)?.to_owned();
     let mut letters = letters.chars().map(change_name);
     let (staged, unstaged) = (letters.next()??, letters.next()??);
     Some(GitStatusEntry { path, kind, staged, unstaged, original_path, submodule })

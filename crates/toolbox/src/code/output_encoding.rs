@@ -20,8 +20,8 @@ pub(super) fn encode_base64(bytes: &[u8]) -> (String, &'static str) {
 /// Removes an incomplete UTF-8 character from the end.
 pub(super) fn trim_partial_char_at_end(bytes: &[u8]) -> &[u8] {
     let cut = (0..4).find(|cut| {
-        let kept = bytes.get(..bytes.len().saturating_sub(*cut)).unwrap_or_default();
-        std::str::from_utf8(kept).is_ok()
+        let prefix = bytes.get(..bytes.len().saturating_sub(*cut)).unwrap_or_default();
+        std::str::from_utf8(prefix).is_ok()
     });
     bytes.get(..bytes.len().saturating_sub(cut.unwrap_or(0))).unwrap_or_default()
 }

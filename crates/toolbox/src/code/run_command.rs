@@ -53,10 +53,10 @@ pub(super) fn tool(sandbox: &Sandbox) -> ToolRegistration {
     spec.requires_sandbox = true;
     spec.annotations = Annotations { destructive_hint: true, ..Annotations::default() };
     spec.example = Some(json!({"command": ["grep", "-rn", "TODO", "src"]}));
-    ToolRegistration::sandboxed(spec, SandboxedTool::new(sandbox, run).with_preview(foresee))
+    ToolRegistration::sandboxed(spec, SandboxedTool::new(sandbox, run).with_preview(preview))
 }
 
-fn foresee(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
+fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failure> {
     let command = command(permit, arguments, Instant::now())?;
     let facts = CommandPreview::of(permit, &command)?.facts();
     Ok(CallPreview { facts, ..CallPreview::default() })
@@ -71,14 +71,14 @@ fn run<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFut
 }
 
 fn command(permit: &Permit, arguments: &Arguments, deadline: Instant) -> Result<SandboxCommand, Failure> {
-    let Some((program, words)) = arguments.command.split_first() else {
+    let Some((program, program_arguments)) = arguments.command.split_first() else {
         return Err(Failure::new(FailureKind::NotFound, "`command` names no program"));
     };
     let requested = arguments.timeout_seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let budget = permit.max_output_bytes() / WORST_GROWTH;
     Ok(SandboxCommand {
         program: program.into(),
-        arguments: words.iter().map(Into::into).collect(),
+        arguments: program_arguments.iter().map(Into::into).collect(),
         input: arguments.stdin.clone().map(String::into_bytes),
         working_directory: WorkingDirectory::from_request(
             permit.path("cwd").map(|folder| folder.canonical().to_owned()),

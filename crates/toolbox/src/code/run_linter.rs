@@ -15,7 +15,7 @@ use tool::{Category, Failure, FailureKind, Mode, RiskLevel, ToolOutput, ToolSpec
 
 use super::git::RepoPath;
 use super::lint_findings::{self, LintFinding};
-use super::toolchain::{self, Project, ProjectProgram, Selected, ToolchainProgram};
+use super::toolchain::{self, Project, ProjectProgram, SelectedProgram, ToolchainProgram};
 use super::with_outcome;
 use crate::output_budget;
 use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
@@ -121,13 +121,14 @@ impl ProjectProgram for Linter {
 
 fn lint<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, LintOutput> {
     Box::pin(async move {
-        let selected = Selected::find(session, arguments.linter).await?;
+        let selected = SelectedProgram::find(session, arguments.linter).await?;
         session.report_progress(format!("{} {}", selected.tooling.name, selected.tooling.version));
-        let words = linter_arguments(selected.program, &arguments.files)?;
-        let report =
-            session.run(selected.command(("env", &[]), words, (MAX_OUTPUT_BYTES, session.deadline))).await?;
+        let linter_args = linter_arguments(selected.program, &arguments.files)?;
+        let report = session
+            .run(selected.command(("env", &[]), linter_args, (MAX_OUTPUT_BYTES, session.deadline)))
+            .await?;
         let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
-        let Selected { program: linter, tooling: program, folder, .. } = selected;
+        let SelectedProgram { program: linter, tooling: program, folder, .. } = selected;
         let read = session.offload(move |permit| {
             let (found, note) = parse_output(linter, &folder, &report)?;
             let is_shown = |one: &LintFinding| permit.is_visible(&folder.join(&one.file));
@@ -159,14 +160,14 @@ fn linter_arguments(linter: Linter, files: &[RepoPath]) -> Result<Vec<OsString>,
         }
         Linter::Auto | Linter::Ruff => &["check", "--output-format=json", "--no-cache", "--no-fix", "--"],
     };
-    let mut words: Vec<OsString> = fixed.iter().map(OsString::from).collect();
+    let mut linter_args: Vec<OsString> = fixed.iter().map(OsString::from).collect();
     for file in files {
-        words.push(file.to_argument()?);
+        linter_args.push(file.to_argument()?);
     }
     if files.is_empty() {
-        words.push(".".into());
+        linter_args.push(".".into());
     }
-    Ok(words)
+    Ok(linter_args)
 }
 
 /// Failure for unknown output, which must not be reported as no findings.

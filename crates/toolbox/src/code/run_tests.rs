@@ -17,7 +17,7 @@ use super::git::RepoPath;
 use super::junit;
 use super::quarantine::{self, QuarantinedFile};
 use super::test_results::{self, FailedTest, TestCounts, TestResults};
-use super::toolchain::{self, Project, ProjectProgram, Selected, ToolchainProgram};
+use super::toolchain::{self, Project, ProjectProgram, SelectedProgram, ToolchainProgram};
 use super::{script_failures, with_outcome};
 use crate::output_budget;
 use crate::sandboxed_tool::{SandboxSession, SandboxedTool, ToolFuture};
@@ -143,7 +143,7 @@ impl ProjectProgram for TestRunner {
 
 fn run_tests<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFuture<'a, TestRunOutput> {
     Box::pin(async move {
-        let selected = Selected::find(session, arguments.runner).await?;
+        let selected = SelectedProgram::find(session, arguments.runner).await?;
         session.report_progress(format!(
             "{} {}: running the tests",
             selected.tooling.name, selected.tooling.version
@@ -159,7 +159,7 @@ fn run_tests<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> T
             .run_with_progress(SandboxCommand { folder_access: FolderAccess::AsPermitted, ..command })
             .await?;
         let files_touched = quarantine::touched_paths(&report.quarantined);
-        let Selected { program: runner, tooling, .. } = selected;
+        let SelectedProgram { program: runner, tooling, .. } = selected;
         let (value, truncated) =
             session.offload(move |permit| parse_output(runner, tooling, &report, permit)).await??;
         session.report_progress(format!("the tests have finished: {}", value.outcome));

@@ -72,12 +72,10 @@ fn is_end_of_failure(form: FailureFormat, line: &str) -> bool {
 }
 
 fn to_test_case(name: &str, body: &str) -> TestCase {
-    let reported_text = body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "---");
-    let error = reported_text
-        .clone()
-        .find_map(|line| line.strip_prefix("error: "))
-        .filter(|text| !text.starts_with('|'));
-    let message = error.map(|text| text.trim_matches('\'')).or_else(|| reported_text.clone().next());
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "---");
+    let error =
+        lines.clone().find_map(|line| line.strip_prefix("error: ")).filter(|text| !text.starts_with('|'));
+    let message = error.map(|text| text.trim_matches('\'')).or_else(|| lines.clone().next());
     TestCase {
         name: name.to_owned(),
         outcome: TestOutcome::Failed,

@@ -133,17 +133,17 @@ pub(super) fn check_files_exist(permit: &Permit, names: &[String]) -> Result<(),
     }
 }
 
-/// Previews running the requested program with the arguments that `words` builds. An approval is bound to the
+/// Previews running the requested program with the arguments that `build_args` builds. An approval is bound to the
 /// returned facts. Runs nothing.
 pub(super) fn preview<P: ProjectProgram>(
     permit: &Permit,
     requested: P,
-    words: impl FnOnce(P) -> Result<Vec<OsString>, Failure>,
+    build_args: impl FnOnce(P) -> Result<Vec<OsString>, Failure>,
 ) -> Result<CallPreview, Failure> {
     let project = Project::of(permit)?;
     let selected = requested.in_project(&project);
-    let (name, words) = (selected.executable(), words(selected)?);
-    let line = [name.into()].into_iter().chain(words.iter().map(|word| word.to_string_lossy()));
+    let (name, args) = (selected.executable(), build_args(selected)?);
+    let line = [name.into()].into_iter().chain(args.iter().map(|word| word.to_string_lossy()));
     let line = json!(line.collect::<Vec<_>>()).to_string();
     let own = project.in_environment(name);
     // Files that the program loads from its environment: the interpreter and its configuration.
@@ -157,7 +157,7 @@ pub(super) fn preview<P: ProjectProgram>(
     let command = SandboxCommand {
         working_directory: WorkingDirectory::Granted(project.folder),
         variables: variables(permit),
-        ..SandboxCommand::read_only(program, named.chain(words).collect(), Instant::now() + permit.timeout())
+        ..SandboxCommand::read_only(program, named.chain(args).collect(), Instant::now() + permit.timeout())
     };
     let mut command_preview = CommandPreview::of(permit, &command)?;
     if let Some(own) = &own {
@@ -168,14 +168,14 @@ pub(super) fn preview<P: ProjectProgram>(
 }
 
 /// Program selected for a project, found and ready to run.
-pub(super) struct Selected<P> {
+pub(super) struct SelectedProgram<P> {
     pub(super) program: P,
     pub(super) tooling: ToolchainProgram,
     pub(super) folder: PathBuf,
     variables: Vec<(String, OsString)>,
 }
 
-impl<P: ProjectProgram> Selected<P> {
+impl<P: ProjectProgram> SelectedProgram<P> {
     /// Selects and finds the requested program. Fails if the sandbox finds another executable than the
     /// selection did, which an approval may be bound to.
     pub(super) async fn find(session: &mut SandboxSession, requested: P) -> Result<Self, Failure> {
@@ -199,7 +199,7 @@ impl<P: ProjectProgram> Selected<P> {
             let failure = Failure::new(FailureKind::Conflict, message);
             return Err(failure.with_hint("nothing of the project was run; try again"));
         }
-        Ok(Selected { program, tooling, folder: project.folder, variables })
+        Ok(SelectedProgram { program, tooling, folder: project.folder, variables })
     }
 
     /// Builds the command by which `launcher`, a program of the system, starts the program. A program in the
@@ -207,7 +207,7 @@ impl<P: ProjectProgram> Selected<P> {
     pub(super) fn command(
         &self,
         (launcher, fixed): (&str, &[&str]),
-        words: Vec<OsString>,
+        args: Vec<OsString>,
         (output_bytes, deadline): (usize, Instant),
     ) -> SandboxCommand {
         let fixed = fixed.iter().map(OsString::from).chain([OsString::from(&self.tooling.path)]);
@@ -215,7 +215,7 @@ impl<P: ProjectProgram> Selected<P> {
             working_directory: WorkingDirectory::Granted(self.folder.clone()),
             variables: self.variables.clone(),
             output_bytes,
-            ..SandboxCommand::read_only(launcher, fixed.chain(words).collect(), deadline)
+            ..SandboxCommand::read_only(launcher, fixed.chain(args).collect(), deadline)
         }
     }
 }
@@ -230,12 +230,12 @@ async fn tooling<P: ProjectProgram>(
     let (name, top) = (program.executable(), &project.top);
     let fixed =
         ["-c".into(), FIND_SCRIPT.into(), "sh".into(), OsString::from(name), top.clone().into_os_string()];
-    let words = program.subcommand().into_iter().chain(["--version"]).map(OsString::from);
+    let version_args = program.subcommand().into_iter().chain(["--version"]).map(OsString::from);
     let command = SandboxCommand {
         working_directory: WorkingDirectory::Granted(project.folder.clone()),
         variables: variables.to_vec(),
         output_bytes: MAX_OUTPUT_BYTES,
-        ..SandboxCommand::read_only("sh", fixed.into_iter().chain(words).collect(), session.deadline)
+        ..SandboxCommand::read_only("sh", fixed.into_iter().chain(version_args).collect(), session.deadline)
     };
     let report = session.run(command).await?;
     let stdout = String::from_utf8_lossy(&report.stdout.head);

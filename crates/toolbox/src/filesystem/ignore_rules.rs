@@ -43,26 +43,23 @@ impl IgnoreRules {
 
     /// Loads the ignore files of a directory.
     pub(super) fn enter_directory(&mut self, found: &TreeEntry<'_>) {
-        self.leave_to(found.relative.parent());
+        self.drop_files_outside(found.relative.parent());
         self.load_directory(found.relative, |name| found.open_file_in(name));
     }
 
     pub(super) fn excludes(&mut self, found: &TreeEntry<'_>, is_folder: bool) -> bool {
-        self.leave_to(found.relative.parent());
+        self.drop_files_outside(found.relative.parent());
         if self.is_enabled && is_folder && found.entry.name == ".git" {
             return true;
         }
         // The innermost file with a matching pattern decides.
-        let reported_text =
+        let mut matches =
             self.active_files.iter().rev().map(|(_, file)| file.matched(found.relative, is_folder));
-        reported_text
-            .into_iter()
-            .find(|reported_text| !reported_text.is_none())
-            .is_some_and(|reported_text| matches!(reported_text, Match::Ignore(_)))
+        matches.find(|matched| !matched.is_none()).is_some_and(|matched| matches!(matched, Match::Ignore(_)))
     }
 
     /// Drops the ignore files of directories that the walk has left.
-    fn leave_to(&mut self, folder: Option<&Path>) {
+    fn drop_files_outside(&mut self, folder: Option<&Path>) {
         let folder = folder.unwrap_or(Path::new(""));
         while self.active_files.last().is_some_and(|(above, _)| !folder.starts_with(above)) {
             self.active_files.pop();
@@ -74,7 +71,7 @@ impl IgnoreRules {
             return;
         }
         let mut builder = GitignoreBuilder::new(folder);
-        let mut left = MAX_ACTIVE_PATTERNS
+        let mut remaining = MAX_ACTIVE_PATTERNS
             .saturating_sub(self.active_files.iter().map(|(_, file)| pattern_count(file)).sum());
         for name in FILE_NAMES {
             let mut text = Vec::new();
@@ -82,10 +79,10 @@ impl IgnoreRules {
                 continue;
             }
             let text = String::from_utf8_lossy(&text);
-            match parse_patterns(&text).filter(|patterns| patterns.len() <= left) {
+            match parse_patterns(&text).filter(|patterns| patterns.len() <= remaining) {
                 // As in git, a line that is not a valid pattern excludes nothing.
                 Some(patterns) => patterns.iter().for_each(|line| {
-                    left -= usize::from(builder.add_line(None, line).is_ok());
+                    remaining -= usize::from(builder.add_line(None, line).is_ok());
                 }),
                 None => self.skipped_files += 1,
             }

@@ -169,10 +169,10 @@ fn sort_key(sort: ListSortKey, entry: &DirectoryEntry) -> u64 {
 
 /// Returns the first entries that together take at most `budget` bytes as JSON.
 fn take_fitting(entries: Vec<(Cursor, ListedEntry)>, most: usize, budget: u64) -> Vec<(Cursor, ListedEntry)> {
-    let mut left = budget;
+    let mut remaining = budget;
     let mut fits = |entry: &ListedEntry| {
         let cost = serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1);
-        left.checked_sub(cost).map(|rest| left = rest).is_some()
+        remaining.checked_sub(cost).map(|rest| remaining = rest).is_some()
     };
     entries.into_iter().take(most).take_while(|(_, entry)| fits(entry)).collect()
 }

@@ -316,10 +316,10 @@ impl FileSearch<'_> {
         let Some(query) = &self.query else { return };
         self.results.searched_files += 1;
         self.read_bytes += found.entry.size.unwrap_or(0).min(most);
-        let left = self.arguments.max_results - self.results.matches.len();
+        let remaining = self.arguments.max_results - self.results.matches.len();
         let lines = MatchSelection {
             after_line,
-            max_matches: left + 1,
+            max_matches: remaining + 1,
             context: self.arguments.context,
             deadline: self.deadline,
         };

@@ -58,16 +58,16 @@ pub(super) struct IntrospectionTool<O> {
 }
 
 impl<O> IntrospectionTool<O> {
-    pub(super) fn new(internals: &Internals, ask: fn(&InternalsSource) -> Result<O, Failure>) -> Self {
-        IntrospectionTool { internals: internals.clone(), query: ask }
+    pub(super) fn new(internals: &Internals, query_fn: fn(&InternalsSource) -> Result<O, Failure>) -> Self {
+        IntrospectionTool { internals: internals.clone(), query: query_fn }
     }
 }
 
 impl<O: Serialize + Send + 'static> ToolExecutor for IntrospectionTool<O> {
     fn run(&self, _order: Arc<RecordedPermit>) -> ExecutorFuture {
-        let (internals, ask) = (self.internals.clone(), self.query);
+        let (internals, query_fn) = (self.internals.clone(), self.query);
         Box::pin(async move {
-            let query = tokio::task::spawn_blocking(move || ask(internals.source()?)).await;
+            let query = tokio::task::spawn_blocking(move || query_fn(internals.source()?)).await;
             let value = query.map_err(|error| {
                 Failure::new(FailureKind::Crashed, format!("the query failed: {error}"))
             })??;

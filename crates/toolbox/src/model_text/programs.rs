@@ -72,11 +72,12 @@ pub(super) fn findings(output: &Value) -> Option<String> {
         push_notice(&mut shown, output);
     }
     for finding in findings {
-        let place = ["line", "column"].map(|key| number(finding, key).map(|number| format!(":{number}")));
-        let place = place.into_iter().flatten().collect::<String>();
+        let line_and_column =
+            ["line", "column"].map(|key| number(finding, key).map(|number| format!(":{number}")));
+        let line_and_column = line_and_column.into_iter().flatten().collect::<String>();
         let code = text(finding, "code").map(|code| format!("{code} ")).unwrap_or_default();
         let (file, message) = (text(finding, "file")?, text(finding, "message")?);
-        push_line(&mut shown, &format!("{file}{place}: {code}{message}"));
+        push_line(&mut shown, &format!("{file}{line_and_column}: {code}{message}"));
     }
     if flag(output, "clean") {
         shown.push_str("no findings");

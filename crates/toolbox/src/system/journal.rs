@@ -59,7 +59,7 @@ enum JournalAccess {
 impl JournalAccess {
     /// Derives the access from the messages of journalctl.
     fn from_messages(remarks: &str) -> JournalAccess {
-        let line = |words: &str| remarks.lines().find(|line| line.contains(words));
+        let line = |phrase: &str| remarks.lines().find(|line| line.contains(phrase));
         match (line("insufficient permissions"), line("No journal files"), line("not seeing messages")) {
             (Some(_), _, _) => JournalAccess::Denied,
             (None, Some(why), _) => JournalAccess::NoJournal(why.to_owned()),
@@ -71,8 +71,8 @@ impl JournalAccess {
 
 /// Messages of journalctl about access. It prints them for people only, never with JSON output.
 fn access_messages() -> String {
-    let words = ["--no-pager", "--lines=0"].map(OsString::from);
-    bounded_command::run(PROGRAM, &words, TIMEOUT, MAX_OUTPUT_BYTES)
+    let arguments = ["--no-pager", "--lines=0"].map(OsString::from);
+    bounded_command::run(PROGRAM, &arguments, TIMEOUT, MAX_OUTPUT_BYTES)
         .map(|output| output.stderr)
         .unwrap_or_default()
 }
@@ -81,7 +81,7 @@ fn access_messages() -> String {
 fn journalctl_arguments(query: &LogQuery) -> Vec<OsString> {
     let searched = query.contains.is_some() || query.process.is_some();
     let lines = if searched { MAX_SEARCHED_ENTRIES } else { query.max_entries };
-    let mut words = vec![
+    let mut arguments = vec![
         "--output=json".to_owned(),
         format!("--output-fields={FIELDS}"),
         "--no-pager".to_owned(),
@@ -89,9 +89,9 @@ fn journalctl_arguments(query: &LogQuery) -> Vec<OsString> {
         format!("--lines={lines}"),
         format!("--since=@{}", query.since.as_second()),
     ];
-    words.extend(query.unit.as_ref().map(|unit| format!("--unit={unit}")));
-    words.extend(query.level.map(|level| format!("--priority={}", priority(level))));
-    words.into_iter().map(OsString::from).collect()
+    arguments.extend(query.unit.as_ref().map(|unit| format!("--unit={unit}")));
+    arguments.extend(query.level.map(|level| format!("--priority={}", priority(level))));
+    arguments.into_iter().map(OsString::from).collect()
 }
 
 fn unavailable(why: &str) -> Failure {

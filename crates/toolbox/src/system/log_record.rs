@@ -84,15 +84,15 @@ impl LogQuery {
     /// Returns the newest records that match the query.
     pub(super) fn newest_matching(&self, records: impl Iterator<Item = LogRecord>) -> LogResult {
         let mut found = 0;
-        let mut kept = std::collections::VecDeque::new();
+        let mut newest = std::collections::VecDeque::new();
         for record in records.filter(|record| self.matches(record)) {
             found += 1;
-            kept.push_back(record);
-            if kept.len() > self.max_entries {
-                kept.pop_front();
+            newest.push_back(record);
+            if newest.len() > self.max_entries {
+                newest.pop_front();
             }
         }
-        LogResult { records: kept.into(), found, exceeded_limit: None, note: None }
+        LogResult { records: newest.into(), found, exceeded_limit: None, note: None }
     }
 }
 

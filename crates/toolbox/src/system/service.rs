@@ -37,9 +37,9 @@ pub(super) fn query_systemd(label: &str) -> Result<Option<ServiceStatus>, Failur
     let mut error_text = None;
     for scope in ["--system", "--user"] {
         let property = format!("--property={PROPERTIES}");
-        let words: Vec<OsString> =
+        let arguments: Vec<OsString> =
             [scope, "show", &property, "--no-pager", "--", label].map(OsString::from).to_vec();
-        let output = bounded_command::run("/usr/bin/systemctl", &words, TIMEOUT, MAX_OUTPUT_BYTES)
+        let output = bounded_command::run("/usr/bin/systemctl", &arguments, TIMEOUT, MAX_OUTPUT_BYTES)
             .map_err(|_| no_service_manager("systemctl is not installed"))?;
         match output.succeeded {
             true => {

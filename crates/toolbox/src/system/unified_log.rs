@@ -20,7 +20,7 @@ const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
     let output = bounded_command::run(PROGRAM, &log_arguments(query), TIMEOUT, MAX_OUTPUT_BYTES)
         .map_err(|error| Failure::from_io("`/usr/bin/log` could not be started", &error))?;
-    if ["Must be admin", "Operation not permitted"].iter().any(|words| output.stderr.contains(words)) {
+    if ["Must be admin", "Operation not permitted"].iter().any(|phrase| output.stderr.contains(phrase)) {
         let message = "macOS shows its log to administrators only";
         let hint = "run Sinew as a user of the group admin, or read a file in /var/log with `file`";
         return Err(Failure::new(FailureKind::Unreadable, message).with_hint(hint));
@@ -39,18 +39,18 @@ pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
 }
 
 fn log_arguments(query: &LogQuery) -> Vec<OsString> {
-    let mut words: Vec<String> = ["show", "--style", "ndjson", "--last"].map(ToOwned::to_owned).to_vec();
-    words.push(format!("{}m", query.minutes));
+    let mut arguments: Vec<String> = ["show", "--style", "ndjson", "--last"].map(ToOwned::to_owned).to_vec();
+    arguments.push(format!("{}m", query.minutes));
     if matches!(query.level, Some(LogLevel::Info | LogLevel::Debug)) {
-        words.push("--info".to_owned());
+        arguments.push("--info".to_owned());
     }
     if query.level == Some(LogLevel::Debug) {
-        words.push("--debug".to_owned());
+        arguments.push("--debug".to_owned());
     }
     if let Some(predicate) = predicate(query) {
-        words.extend(["--predicate".to_owned(), predicate]);
+        arguments.extend(["--predicate".to_owned(), predicate]);
     }
-    words.into_iter().map(OsString::from).collect()
+    arguments.into_iter().map(OsString::from).collect()
 }
 
 fn predicate(query: &LogQuery) -> Option<String> {

@@ -136,10 +136,10 @@ impl ToolExecutor for FetchUrl {
         Ok(CallPreview { facts, execution_site: ExecutionSite::HttpGateway, ..CallPreview::default() })
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
-            let permit = order.value();
+            let permit = recorded_permit.value();
             let arguments: Arguments = permit.call().typed()?;
             let view = match arguments.view {
                 PageView::Readable => PagePart::Readable,
@@ -180,26 +180,31 @@ async fn fetch(
     if state.robots == RobotsPolicy::Respect {
         check_robots(state, sandbox, permit, url, caps).await?;
     }
-    let answer = state.gateway.get(permit, url, &request_headers(state), caps).await?;
-    let purpose = ExtractionPurpose::Page { url: answer.url.to_string(), view };
-    let read =
-        page_reader::read_document(sandbox, &answer, purpose, caps.body_bytes, began + whole.mul_f64(0.95))
-            .await?;
+    let http_response = state.gateway.get(permit, url, &request_headers(state), caps).await?;
+    let purpose = ExtractionPurpose::Page { url: http_response.url.to_string(), view };
+    let read = page_reader::read_document(
+        sandbox,
+        &http_response,
+        purpose,
+        caps.body_bytes,
+        began + whole.mul_f64(0.95),
+    )
+    .await?;
     match read.reading {
         ExtractionReply::Page(page) => Ok(FetchedPage {
             characters: page.text.chars().count(),
-            page: PageText { is_cut: page.is_cut || answer.is_cut, ..page },
-            url: answer.url,
-            redirects: answer.led_by,
-            status: answer.status,
-            content_type: answer.content_type,
+            page: PageText { is_cut: page.is_cut || http_response.is_cut, ..page },
+            url: http_response.url,
+            redirects: http_response.led_by,
+            status: http_response.status,
+            content_type: http_response.content_type,
             tier: read.tier,
             usage: read.usage,
         }),
         ExtractionReply::Undecodable(why) => {
             let message = format!(
                 "`{}` sent a response that cannot be decoded: {why}",
-                answer.url.host_str().unwrap_or_default()
+                http_response.url.host_str().unwrap_or_default()
             );
             Err(Failure::new(FailureKind::Unreadable, message)
                 .with_hint("the server's response is invalid; try another page"))
@@ -231,9 +236,9 @@ async fn check_robots(
     let Ok(file) = page.join("/robots.txt") else { return Ok(()) };
     let headers = [("user-agent", state.user_agent.clone()), ("accept", "text/plain".to_owned())];
     let caps = ResponseLimits { body_bytes: ROBOTS_BYTES.min(caps.body_bytes), ..caps };
-    let answer = state.gateway.get(permit, file.as_str(), &headers, caps).await?;
-    let invited = match answer.status {
-        200..=299 => robots_allow(sandbox, &answer, &page, caps).await?,
+    let http_response = state.gateway.get(permit, file.as_str(), &headers, caps).await?;
+    let invited = match http_response.status {
+        200..=299 => robots_allow(sandbox, &http_response, &page, caps).await?,
         500..=599 => false,
         _ => true,
     };
@@ -247,7 +252,7 @@ async fn check_robots(
 
 async fn robots_allow(
     sandbox: &Sandbox,
-    answer: &HttpResponse,
+    http_response: &HttpResponse,
     page: &Url,
     caps: ResponseLimits,
 ) -> Result<bool, Failure> {
@@ -255,7 +260,7 @@ async fn robots_allow(
         page.query().map_or_else(|| page.path().to_owned(), |query| format!("{}?{query}", page.path()));
     let read = page_reader::read_document(
         sandbox,
-        answer,
+        http_response,
         ExtractionPurpose::Robots { path },
         caps.body_bytes,
         caps.deadline,

@@ -29,18 +29,18 @@ pub(super) struct WorkerReading {
 /// Parses a response within the deadline.
 pub(super) async fn read_document(
     sandbox: &Sandbox,
-    answer: &HttpResponse,
+    response: &HttpResponse,
     purpose: ExtractionPurpose,
     most_bytes: u64,
     deadline: Instant,
 ) -> Result<WorkerReading, Failure> {
-    let order = ExtractionRequest {
+    let request = ExtractionRequest {
         purpose,
-        content_type: answer.content_type.clone(),
-        codings: answer.codings.clone(),
+        content_type: response.content_type.clone(),
+        codings: response.codings.clone(),
         most_bytes,
     };
-    let message = web_content::write_request(&order, &answer.body).map_err(|error| {
+    let message = web_content::write_request(&request, &response.body).map_err(|error| {
         Failure::new(FailureKind::Crashed, format!("the page cannot be passed to the worker: {error}"))
     })?;
     let lifetime = deadline.saturating_duration_since(Instant::now());

@@ -46,11 +46,11 @@ impl ProviderSlot {
     /// Reserves the next request time, or returns why the provider is paused.
     pub(super) fn reserve_request(&self, call: CallId, now: Instant) -> Result<Instant, ProviderAttempt> {
         let mut interval = self.pacing.lock().unwrap_or_else(PoisonError::into_inner);
-        interval.reserve_request(call, now).map_err(|(outcome, left)| ProviderAttempt {
+        interval.reserve_request(call, now).map_err(|(outcome, remaining)| ProviderAttempt {
             provider: engine_name(self.provider.engine),
             outcome,
             detail: Some("not queried: it is paused after an earlier failure".to_owned()),
-            retry_after_seconds: Some(left.as_secs().max(1)),
+            retry_after_seconds: Some(remaining.as_secs().max(1)),
             is_transient: false,
         })
     }

@@ -18,20 +18,21 @@ impl<V> TtlCache<V> {
 
     /// Returns the value of a key if it has not expired at `now`.
     pub(super) fn get(&self, key: &str, now: Instant) -> Option<Arc<V>> {
-        let kept = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = |at: &Instant| now.saturating_duration_since(*at) < self.ttl;
-        kept.iter()
+        entries
+            .iter()
             .rev()
             .find(|(at, known, _)| known == key && is_fresh(at))
             .map(|(_, _, value)| Arc::clone(value))
     }
 
     pub(super) fn put(&self, key: String, value: Arc<V>, now: Instant) {
-        let mut kept = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(at, known, _)| *known != key && now.saturating_duration_since(*at) < self.ttl);
-        kept.push_back((now, key, value));
-        while kept.len() > self.max_entries {
-            kept.pop_front();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|(at, known, _)| *known != key && now.saturating_duration_since(*at) < self.ttl);
+        entries.push_back((now, key, value));
+        while entries.len() > self.max_entries {
+            entries.pop_front();
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governance::Permit;
-use registry::{CallPreview, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
+use registry::{CallPreview, ConfiguredService, ExecutionSite, ExecutorFuture, RecordedPermit, ToolExecutor};
 use sandbox::Sandbox;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use serde_json::json;
 use tool::{CallId, Failure, FailureKind, Refusal, ToolOutput};
 use web_content::WebSearchHit;
 
+use super::options::ProviderOptions;
 use super::search_providers::{
     ProviderAttempt, ProviderOutcome, ProviderSlot, RecencyRange, SearchRequest, engine_name, query_provider,
 };
@@ -108,11 +109,20 @@ impl ToolExecutor for WebSearch {
         Ok(CallPreview { facts, execution_site: ExecutionSite::HttpGateway, ..CallPreview::default() })
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
+    fn services(&self) -> Vec<ConfiguredService> {
+        let providers = self.web.state.search_providers.entries().iter().map(|link| &link.provider);
+        let service = |provider: &ProviderOptions| ConfiguredService {
+            name: engine_name(provider.engine).to_owned(),
+            url: provider.url.to_string(),
+        };
+        providers.map(service).collect()
+    }
+
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
         let (web, sandbox) = (self.web.clone(), self.sandbox.clone());
         Box::pin(async move {
-            let arguments: Arguments = order.value().call().typed()?;
-            query_providers(&web.state, &sandbox, &order, &arguments).await
+            let arguments: Arguments = recorded_permit.value().call().typed()?;
+            query_providers(&web.state, &sandbox, &recorded_permit, &arguments).await
         })
     }
 }
@@ -121,10 +131,10 @@ impl ToolExecutor for WebSearch {
 async fn query_providers(
     state: &WebState,
     sandbox: &Sandbox,
-    order: &RecordedPermit,
+    recorded_permit: &RecordedPermit,
     arguments: &Arguments,
 ) -> Result<ToolOutput, Failure> {
-    let (permit, call) = (order.value(), order.call_id());
+    let (permit, call) = (recorded_permit.value(), recorded_permit.call_id());
     let search = SearchRequest {
         query: &arguments.query,
         max_results: arguments.max_results,
@@ -138,7 +148,7 @@ async fn query_providers(
     let end = Instant::now() + permit.timeout().mul_f64(0.9);
     let (mut tried, mut closed) = (Vec::new(), Vec::new());
     for link in state.search_providers.entries() {
-        let answer = match wait_for_request_slot(link, call, end).await {
+        let result = match wait_for_request_slot(link, call, end).await {
             Ok(()) => {
                 // Half of the time is left for the next provider, or for the retry of the last one.
                 let now = Instant::now();
@@ -151,33 +161,33 @@ async fn query_providers(
             }
         };
         let provider = engine_name(link.provider.engine);
-        let pause = match &answer.refusal {
+        let pause = match &result.refusal {
             // A refusal pauses nothing: the policy is evaluated on every call, because it may change.
             Some(refusal) => {
                 closed.push(Refusal::clone(refusal));
                 None
             }
-            None => link.record_outcome(call, (answer.outcome, answer.retry_after), Instant::now()),
+            None => link.record_outcome(call, (result.outcome, result.retry_after), Instant::now()),
         };
         let retry_after_seconds = pause.map(|pause| pause.as_secs());
-        let is_transient = answer.outcome == ProviderOutcome::Unreachable
-            && answer.refusal.is_none()
-            && answer.retry_after.is_none();
+        let is_transient = result.outcome == ProviderOutcome::Unreachable
+            && result.refusal.is_none()
+            && result.retry_after.is_none();
         tried.push(ProviderAttempt {
             provider,
-            outcome: answer.outcome,
-            detail: answer.detail,
+            outcome: result.outcome,
+            detail: result.detail,
             retry_after_seconds,
             is_transient,
         });
-        if matches!(answer.outcome, ProviderOutcome::Ok | ProviderOutcome::Empty) {
-            let (usage, sandbox) = answer.read.map_or_else(Default::default, |read| (read.usage, read.tier));
-            let value = to_search_output(provider, answer.hits, tried);
+        if matches!(result.outcome, ProviderOutcome::Ok | ProviderOutcome::Empty) {
+            let (usage, sandbox) = result.read.map_or_else(Default::default, |read| (read.usage, read.tier));
+            let value = to_search_output(provider, result.hits, tried);
             let metadata = ToolOutput { usage, sandbox, ..ToolOutput::default() };
             return TypedOutput { value, metadata }.into_output();
         }
     }
-    Err(no_provider_answered(tried, closed))
+    Err(all_providers_failed(tried, closed))
 }
 
 /// Waits until a provider may be queried.
@@ -186,13 +196,13 @@ async fn wait_for_request_slot(
     call: CallId,
     end: Instant,
 ) -> Result<(), ProviderAttempt> {
-    let turn = link.reserve_request(call, Instant::now())?;
-    tokio::time::sleep_until(turn.min(end).into()).await;
+    let start = link.reserve_request(call, Instant::now())?;
+    tokio::time::sleep_until(start.min(end).into()).await;
     Ok(())
 }
 
 /// Failure if no provider answered. This is never reported as an empty result.
-fn no_provider_answered(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -> Failure {
+fn all_providers_failed(tried: Vec<ProviderAttempt>, mut closed: Vec<Refusal>) -> Failure {
     if closed.len() == tried.len()
         && let Some(refusal) = closed.pop()
     {

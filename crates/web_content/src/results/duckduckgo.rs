@@ -84,7 +84,7 @@ fn target(href: &str) -> Option<String> {
     }
 }
 
-fn outcome(document: &Document, hits: Vec<WebSearchHit>, place: &str, none: &str) -> SearchOutcome {
+fn outcome(document: &Document, hits: Vec<WebSearchHit>, selector: &str, none: &str) -> SearchOutcome {
     let hits = without_duplicates(hits);
     if !hits.is_empty() {
         return SearchOutcome::Hits(hits);
@@ -93,7 +93,7 @@ fn outcome(document: &Document, hits: Vec<WebSearchHit>, place: &str, none: &str
         return SearchOutcome::Failing(SearchFailure::Blocked, "it shows a challenge for humans".to_owned());
     }
     let is_empty_page = |text: &str| text.contains(none) || text.contains("No results");
-    if document.select(".no-results").exists() || is_empty_page(&document.select(place).text()) {
+    if document.select(".no-results").exists() || is_empty_page(&document.select(selector).text()) {
         return SearchOutcome::Nothing;
     }
     layout_changed("the page contains neither results nor a statement that there are none")

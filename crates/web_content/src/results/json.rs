@@ -9,13 +9,13 @@ use crate::token_scan::plain_text;
 /// Parses a SearXNG answer. If all of its engines failed, there are no results, and the failures are
 /// reported.
 pub(super) fn searxng(text: &str) -> SearchOutcome {
-    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
-    let Some(results) = answer.get("results").and_then(Value::as_array) else {
+    let Some(document) = parse_json(text) else { return layout_changed("the answer is not JSON") };
+    let Some(results) = document.get("results").and_then(Value::as_array) else {
         return layout_changed("there is no `results`");
     };
     match outcome(results, "content", "publishedDate") {
         SearchOutcome::Nothing => {
-            let silent = answer.get("unresponsive_engines").and_then(Value::as_array);
+            let silent = document.get("unresponsive_engines").and_then(Value::as_array);
             let silent: Vec<String> = silent.into_iter().flatten().map(failed_engine).take(8).collect();
             match silent.is_empty() {
                 true => SearchOutcome::Nothing,
@@ -31,18 +31,18 @@ pub(super) fn searxng(text: &str) -> SearchOutcome {
 
 /// Formats an entry such as `["google", "CAPTCHA"]`.
 fn failed_engine(pair: &Value) -> String {
-    let words = pair.as_array().map(|words| words.iter().filter_map(Value::as_str).collect::<Vec<_>>());
-    let words = words.unwrap_or_else(|| pair.as_str().into_iter().collect());
-    crate::escape_invisible::single_line(&words.join(" "), 60)
+    let parts = pair.as_array().map(|parts| parts.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+    let parts = parts.unwrap_or_else(|| pair.as_str().into_iter().collect());
+    crate::escape_invisible::single_line(&parts.join(" "), 60)
 }
 
 /// Parses an answer of the Brave search service.
 pub(super) fn brave(text: &str) -> SearchOutcome {
-    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
-    match (answer.pointer("/web/results").and_then(Value::as_array), answer.get("query")) {
+    let Some(document) = parse_json(text) else { return layout_changed("the answer is not JSON") };
+    match (document.pointer("/web/results").and_then(Value::as_array), document.get("query")) {
         (Some(results), _) => outcome(results, "description", "age"),
         // Without results, the whole `web` section is missing.
-        (None, Some(_)) if answer.get("type").and_then(Value::as_str) == Some("search") => {
+        (None, Some(_)) if document.get("type").and_then(Value::as_str) == Some("search") => {
             SearchOutcome::Nothing
         }
         (None, _) => layout_changed("there is no `web.results`"),
@@ -51,8 +51,8 @@ pub(super) fn brave(text: &str) -> SearchOutcome {
 
 /// Parses an answer of the Tavily search service.
 pub(super) fn tavily(text: &str) -> SearchOutcome {
-    let Some(answer) = parse_json(text) else { return layout_changed("the answer is not JSON") };
-    match answer.get("results").and_then(Value::as_array) {
+    let Some(document) = parse_json(text) else { return layout_changed("the answer is not JSON") };
+    match document.get("results").and_then(Value::as_array) {
         Some(results) => outcome(results, "content", "published_date"),
         None => layout_changed("there is no `results`"),
     }

@@ -193,10 +193,10 @@ fn written(kind: &Type, name: &dyn Fn(&str) -> String, or: &str) -> String {
         Type::Integer => "int".to_owned(),
         Type::Number => "float".to_owned(),
         Type::Boolean => "bool".to_owned(),
-        Type::Words(words) => {
+        Type::Words(values) => {
             format!(
                 "Literal[{}]",
-                words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
+                values.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
             )
         }
         Type::List(item) => format!("list[{}]", written(item, name, or)),

@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// Reads the type of a value; `place` names an object that has no name of its own.
-    fn read(&mut self, place: &str, schema: &Value) -> Type {
+    fn read(&mut self, type_name: &str, schema: &Value) -> Type {
         if let Some(name) = schema["$ref"].as_str() {
             return Type::Named(name.rsplit('/').next().unwrap_or(name).to_owned());
         }
@@ -114,33 +114,33 @@ impl Reader {
         for key in ["anyOf", "oneOf"] {
             if schema[key].is_array() {
                 let variants = items(&schema[key]).enumerate();
-                return union(variants.map(|(n, one)| self.read(&variant_place(place, n), one)).collect());
+                return union(variants.map(|(n, one)| self.read(&variant_name(type_name, n), one)).collect());
             }
         }
         match &schema["type"] {
-            Value::String(word) => self.read_typed(place, word, schema),
-            Value::Array(words) => {
-                let words = words.iter().filter_map(Value::as_str);
-                union(words.map(|word| self.read_typed(place, word, schema)).collect())
+            Value::String(word) => self.read_typed(type_name, word, schema),
+            Value::Array(types) => {
+                let types = types.iter().filter_map(Value::as_str);
+                union(types.map(|word| self.read_typed(type_name, word, schema)).collect())
             }
             _ => Type::Any,
         }
     }
 
-    fn read_typed(&mut self, place: &str, word: &str, schema: &Value) -> Type {
+    fn read_typed(&mut self, type_name: &str, word: &str, schema: &Value) -> Type {
         match word {
             "string" => Type::String,
             "integer" => Type::Integer,
             "number" => Type::Number,
             "boolean" => Type::Boolean,
             "null" => Type::Null,
-            "array" => Type::List(Box::new(self.read(&format!("{place}Item"), &schema["items"]))),
+            "array" => Type::List(Box::new(self.read(&format!("{type_name}Item"), &schema["items"]))),
             "object" if schema["properties"].is_object() => {
-                self.define(place, schema);
-                Type::Named(place.to_owned())
+                self.define(type_name, schema);
+                Type::Named(type_name.to_owned())
             }
             "object" => Type::Map(Box::new(match &schema["additionalProperties"] {
-                values @ Value::Object(_) => self.read(&format!("{place}Value"), values),
+                values @ Value::Object(_) => self.read(&format!("{type_name}Value"), values),
                 _ => Type::Any,
             })),
             _ => Type::Any,
@@ -148,15 +148,15 @@ impl Reader {
     }
 }
 
-/// Name of a variant: the first keeps the name of its place, because it is usually the only object.
-fn variant_place(place: &str, position: usize) -> String {
-    if position == 0 { place.to_owned() } else { format!("{place}Variant{}", position + 1) }
+/// Name of a variant: the first has the name of the type, because it is usually the only object.
+fn variant_name(type_name: &str, position: usize) -> String {
+    if position == 0 { type_name.to_owned() } else { format!("{type_name}Variant{}", position + 1) }
 }
 
 fn read_words(values: &Value) -> Type {
-    let words: Vec<String> = items(values).filter_map(Value::as_str).map(str::to_owned).collect();
+    let literals: Vec<String> = items(values).filter_map(Value::as_str).map(str::to_owned).collect();
     let null = items(values).any(Value::is_null).then_some(Type::Null);
-    union([Type::Words(words)].into_iter().chain(null).collect())
+    union([Type::Words(literals)].into_iter().chain(null).collect())
 }
 
 fn union(variants: Vec<Type>) -> Type {
@@ -170,7 +170,7 @@ fn union(variants: Vec<Type>) -> Type {
             let is_known = distinct.contains(&part);
             match (distinct.last_mut(), part) {
                 // schemars writes an enumeration with documented variants as one constant each.
-                (Some(Type::Words(words)), Type::Words(more)) => words.extend(more),
+                (Some(Type::Words(literals)), Type::Words(more)) => literals.extend(more),
                 (_, part) if !is_known => distinct.push(part),
                 _ => {}
             }

@@ -61,7 +61,7 @@ fn written(kind: &Type) -> String {
         Type::String => "string".to_owned(),
         Type::Integer | Type::Number => "number".to_owned(),
         Type::Boolean => "boolean".to_owned(),
-        Type::Words(words) => words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" | "),
+        Type::Words(values) => values.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(" | "),
         Type::List(item) => format!("{}[]", grouped(item)),
         Type::Map(value) => format!("Record<string, {}>", written(value)),
         Type::Named(name) => name.clone(),

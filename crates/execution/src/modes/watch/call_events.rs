@@ -4,13 +4,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
+use tool::caller::CallerKey;
 use tool::{Failure, FailureKind, FaultParty, Refusal, RefusalCode, RiskLevel, ToolDefinition};
 
 use super::event_counters::{CountedEvent, EffectId};
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::modes::ModeWatch;
 use crate::suspension::EventSource;
-use crate::throttle::CallerKey;
 
 /// Refused call, as the mode rules count it.
 pub(crate) struct RefusedCall<'a> {
@@ -140,7 +140,7 @@ fn end_events<T>(
     high.into_iter().chain(done).chain(failure.into_iter().flatten())
 }
 
-impl ToolExecutionLayer {
+impl ModeWatch {
     /// Counts a refused call.
     pub(crate) fn count_refused(&self, call: &PipelineCall, refusal: &Refusal) {
         let refused = RefusedCall {
@@ -155,8 +155,8 @@ impl ToolExecutionLayer {
                 &call.arguments_digest,
             ),
         };
-        let source = EventSource::of(&call.caller_key, &call.header.caller);
-        refused.events().for_each(|what| self.mode_watch.count(what, source.clone()));
+        let source = EventSource::of(call.caller_key, &call.header.caller);
+        refused.events().for_each(|what| self.count(what, source.clone()));
     }
 
     /// Counts a call that was started and has ended.
@@ -167,8 +167,7 @@ impl ToolExecutionLayer {
         end: &Result<T, Failure>,
     ) {
         let risk = call.snapshot.policy.risk_level(definition);
-        let source = EventSource::of(&call.caller_key, &call.header.caller);
-        end_events(definition.name().as_str(), end, risk)
-            .for_each(|what| self.mode_watch.count(what, source.clone()));
+        let source = EventSource::of(call.caller_key, &call.header.caller);
+        end_events(definition.name().as_str(), end, risk).for_each(|what| self.count(what, source.clone()));
     }
 }

@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use governance::files::Metric;
+use tool::caller::CallerKey;
 
 use crate::suspension::EventSource;
-use crate::throttle::CallerKey;
 
 /// Longest window that a rule may have.
 const MAX_WINDOW: Duration = Duration::from_secs(60 * 60);
@@ -327,8 +327,9 @@ mod tests {
             connection: 1,
             client: None,
             session: None,
+            account: None,
         };
-        EventSource::of(&CallerKey::of(&caller), &std::sync::Arc::new(caller))
+        EventSource::of(caller.key(), &std::sync::Arc::new(caller))
     }
 
     #[test]
@@ -342,7 +343,7 @@ mod tests {
         let read = |counters: &EventCounters, excluded| counters.read(metric, at(2), at(60), excluded);
         assert_eq!(read(&counters, None), Some(7.0), "the same effect of two callers counts once");
         let main = counters.main_source(metric, at(2), at(60)).expect("six of eight");
-        assert_eq!(main.key, CallerKey::Process(1));
+        assert_eq!(main.key, CallerKey::of_pid(1));
         assert_eq!(read(&counters, Some(&main.key)), Some(2.0));
         counters.discard_refusals_of(&main.key);
         assert_eq!(read(&counters, None), Some(2.0));

@@ -4,19 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use ledger::entry::{RecordedOutcome, RecordedRefusal};
-use ledger::{LedgerEntry, LedgerError, LedgerRecord, OutcomeStatus, RecordFilter};
-use serde_json::Value;
-use tool::{Caller, RiskLevel};
+use ledger::entry::RecordedRefusal;
+use ledger::{
+    CallHeader, LedgerEntry, LedgerError, LedgerOutcome, LedgerRecord, OutcomeStatus, RecordFilter,
+};
+use tool::RiskLevel;
 
 use super::call_events::{RefusedCall, denied_effect, failure_events, refused_effect};
 use super::{CountedEvent, RULE_CLOCK_START};
-use crate::host::host_caller_key;
 use crate::layer::ToolExecutionLayer;
 use crate::modes::mode_cell::ModeCause;
 use crate::modes::transition::is_by_operator;
 use crate::suspension::EventSource;
-use crate::throttle::CallerKey;
 
 /// Longest window of a rule.
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -37,49 +36,52 @@ impl ToolExecutionLayer {
 
     fn restore_counters_blocking(&self) -> Result<(), LedgerError> {
         let since = Timestamp::now().checked_sub(HOUR).ok();
-        let before_seq = Some(self.mode_watch.last_seq_before_start.saturating_add(1));
+        let before_seq = Some(self.modes.watch.last_seq_before_start.saturating_add(1));
         let of =
             |kind: &str| RecordFilter { kind: Some(kind.to_owned()), before_seq, ..RecordFilter::default() };
         for kind in ["refusal", "outcome", "retention"] {
-            let recent = self.ledger.query(&RecordFilter { since, limit: Some(MAX_RESTORED), ..of(kind) })?;
+            let recent =
+                self.recorder.ledger.query(&RecordFilter { since, limit: Some(MAX_RESTORED), ..of(kind) })?;
             for record in recent.iter().rev() {
                 let at = self.rule_clock_time(record);
-                let mut counters = self.mode_watch.counters();
+                let mut counters = self.modes.watch.counters();
                 let source = entry_source(&record.entry);
                 for what in self.entry_events(&record.entry) {
                     counters.record(what, source.clone(), at);
                 }
             }
         }
-        let changes = self.ledger.query(&RecordFilter { limit: Some(MAX_MODE_CHANGES), ..of("mode") })?;
+        let changes =
+            self.recorder.ledger.query(&RecordFilter { limit: Some(MAX_MODE_CHANGES), ..of("mode") })?;
         let by_human = |record: &&LedgerRecord| matches!(&record.entry, LedgerEntry::Mode(change) if is_by_operator(change));
         if let Some(record) = changes.iter().find(by_human) {
-            self.mode_watch.machine().set_human_change(self.rule_clock_time(record));
+            self.modes.watch.machine().set_human_change(self.rule_clock_time(record));
         }
         if let Some((LedgerEntry::Mode(change), time)) =
             changes.first().map(|record| (&record.entry, record.time))
-            && change.to == self.mode.get()
+            && change.to == self.current.mode.get()
         {
-            self.mode.restore_cause(ModeCause::new(change, time));
+            self.current.mode.restore_cause(ModeCause::new(change, time));
         }
-        self.mode_watch.wake();
+        self.modes.watch.wake();
         Ok(())
     }
 
     /// Time of a record on the rule clock. A time in the future counts as now.
     fn rule_clock_time(&self, record: &LedgerRecord) -> Duration {
-        let ago = self.mode_watch.started_at.duration_since(record.time);
+        let ago = self.modes.watch.started_at.duration_since(record.time);
         RULE_CLOCK_START.saturating_sub(Duration::try_from(ago).unwrap_or(Duration::ZERO))
     }
 
     fn entry_events(&self, entry: &LedgerEntry) -> Vec<CountedEvent> {
         match entry {
             LedgerEntry::Refusal(refused) => self.refusal_events(refused),
-            LedgerEntry::Outcome(concluded) => self.outcome_events(concluded),
             LedgerEntry::Retention(retention) if retention.under_pressure > 0 => {
                 vec![CountedEvent::LedgerPressure]
             }
-            _ => Vec::new(),
+            entry => {
+                entry.outcome().map_or_else(Vec::new, |(call, outcome)| self.outcome_events(call, outcome))
+            }
         }
     }
 
@@ -88,8 +90,8 @@ impl ToolExecutionLayer {
             code: refused.code,
             detail: refused.detail.as_deref(),
             tool: &refused.call.tool,
-            caller: &recorded_caller_key(&refused.call.caller, &refused.facts),
-            risk: self.snapshot.load().risk_of(&refused.call.tool),
+            caller: &refused.call.caller.key(),
+            risk: self.current.snapshot.load().risk_of(&refused.call.tool),
             effect: refused_effect(
                 &refused.call.tool,
                 &refused.facts,
@@ -99,16 +101,15 @@ impl ToolExecutionLayer {
         refused.events().collect()
     }
 
-    fn outcome_events(&self, concluded: &RecordedOutcome) -> Vec<CountedEvent> {
-        let outcome = &concluded.outcome;
-        let high = self.snapshot.load().risk_of(&concluded.call.tool) == RiskLevel::High;
+    fn outcome_events(&self, call: &CallHeader, outcome: &LedgerOutcome) -> Vec<CountedEvent> {
+        let high = self.current.snapshot.load().risk_of(&call.tool) == RiskLevel::High;
         let started = high.then_some(CountedEvent::HighRisk);
         match (outcome.status, outcome.failure) {
             (OutcomeStatus::NotStarted, _) => Vec::new(),
             (OutcomeStatus::Done, _) => started.into_iter().chain([CountedEvent::Ended]).collect(),
             (OutcomeStatus::Failed | OutcomeStatus::Unknown, Some(kind)) => {
                 let message = outcome.message.as_deref().unwrap_or_default();
-                let effect = denied_effect(&concluded.call.tool, message);
+                let effect = denied_effect(&call.tool, message);
                 started.into_iter().chain(failure_events(kind, effect)).collect()
             }
             (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
@@ -121,23 +122,11 @@ fn entry_source(entry: &LedgerEntry) -> Option<EventSource> {
     match entry {
         LedgerEntry::Refusal(refused) => {
             let caller = &refused.call.caller;
-            EventSource::of(&recorded_caller_key(caller, &refused.facts), caller)
+            EventSource::of(caller.key(), caller)
         }
-        LedgerEntry::Outcome(concluded) => {
-            let caller = &concluded.call.caller;
-            EventSource::of(&CallerKey::of(caller), caller)
+        entry => {
+            let (call, _) = entry.outcome()?;
+            EventSource::of(call.caller.key(), &call.caller)
         }
-        _ => None,
-    }
-}
-
-/// Identity of the caller of a recorded refusal, which is that of its live call.
-fn recorded_caller_key(caller: &Caller, facts: &Value) -> CallerKey {
-    match facts.pointer("/host/name").and_then(Value::as_str) {
-        Some(host) => {
-            let session = facts.pointer("/host/session_id").and_then(Value::as_str).unwrap_or_default();
-            host_caller_key(host, session)
-        }
-        None => CallerKey::of(caller),
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use file_access::{UndoLimits, UndoStore};
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use governance::{Permit, Policy, Workspace, WorkspaceAccess, Workspaces};
-use guardrail::CuratedGuardrails;
 use jiff::Timestamp;
 use ledger::{Ledger, LedgerOptions};
 use registry::{CallPreview, ExecutorFuture, RecordedPermit, ToolExecutor, ToolRegistry};
@@ -102,11 +101,11 @@ impl ToolExecutor for ChangeTool {
         Ok(CallPreview { facts: vec![("state".to_owned(), state)], ..CallPreview::default() })
     }
 
-    fn run(&self, order: Arc<RecordedPermit>) -> ExecutorFuture {
-        let name = object_name(order.value());
-        let caller = &order.call().caller;
+    fn run(&self, recorded_permit: Arc<RecordedPermit>) -> ExecutorFuture {
+        let name = object_name(recorded_permit.value());
+        let caller = &recorded_permit.call().caller;
         let layer = self.layer.get().and_then(Weak::upgrade).unwrap();
-        let stance = self.policy_variants.lock().unwrap()[layer.snapshot.load().policy.hash()];
+        let stance = self.policy_variants.lock().unwrap()[layer.current.snapshot.load().policy.hash()];
         let looked = self.previewed.lock().unwrap().get(&name.as_ptr().addr()).cloned();
         let mut wrong = Vec::new();
         if stance == PolicyVariant::Forbids {
@@ -198,9 +197,9 @@ fn snapshot(folder: &Path, stance: PolicyVariant, body: &Arc<ChangeTool>) -> Con
     ConfigSnapshot {
         registry,
         policy,
-        curated: CuratedGuardrails::default(),
+        curated: Arc::default(),
         workspaces: Workspaces::new(vec![workspace]),
-        hosts: Vec::new(),
+        hosts: Arc::default(),
         keys: std::collections::BTreeMap::new(),
         problems: Vec::new(),
     }

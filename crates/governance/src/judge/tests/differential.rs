@@ -298,3 +298,32 @@ fn judge_explanation_and_model_agree() {
         }
     }
 }
+
+/// A call that two policies decide together is denied if one of them denies it, and needs the approvals of both.
+#[test]
+fn conjunction_of_policies_gives_the_stricter_verdict() {
+    let mut dice = PlanRng(7);
+    let cases: Vec<JudgeCase> = (0..300).map(|_| JudgeCase::new(random_call(&mut dice))).collect();
+    let approvals = |verdict: &str| match verdict {
+        "permit" => Some(0),
+        verdict => verdict.strip_prefix("ask ").map(|count| count.parse::<usize>().unwrap()),
+    };
+    let mut seen = [0_u32; 3];
+    for seed in 0..60 {
+        let plans = [random_plan(&mut PlanRng(seed)), random_plan(&mut PlanRng(seed + 1000))];
+        // The two policies belong to one machine.
+        let plans = plans.map(|plan| PolicyPlan { folds_case: false, ..plan });
+        let [own, other] = [policy(&plans[0]), policy(&plans[1])];
+        let both = own.tightened_by(policy(&plans[1]));
+        for (case, mode) in cases.iter().flat_map(|case| Mode::ALL.map(|mode| (case, mode))) {
+            let counts = RateCounts { tool_last_hour: dice.below(4) as u32, ..RateCounts::default() };
+            let verdict = |policy| case.verdict(policy, mode, counts, &mut RuleTrace::disabled());
+            let (one, two, found) = (verdict(&own), verdict(&other), verdict(&both));
+            let expect = approvals(&one).and_then(|one| Some(one + approvals(&two)?));
+            assert_eq!(approvals(&found), expect, "{one} and {two} give {found}: seed {seed}");
+            let kind = expect.map_or(0, |count| if count == 0 { 2 } else { 1 });
+            seen[kind] += 1;
+        }
+    }
+    assert!(seen.iter().all(|times| *times > 200), "denials, questions and permits occur: {seen:?}");
+}

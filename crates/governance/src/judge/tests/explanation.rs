@@ -160,7 +160,7 @@ fn check_remedy(machine: &TestMachine, tool: &str, arguments: &Value, expect: &E
     let [change] = trace.changes() else { panic!("{:#?}", trace.changes()) };
     let write = plain(change.text.as_deref().unwrap_or_default());
     assert_eq!(
-        (change.description.as_str(), write.as_str()),
+        (plain(&change.description).as_str(), write.as_str()),
         (expect.instruction, expect.write),
         "{outcome:?}"
     );
@@ -255,8 +255,20 @@ fn path_denials_name_a_remedy() {
         "read_file",
         read("sub/b.txt"),
         "$ROOT/ws/sub/b.txt",
+        [
+            "`$ROOT/ws/sub` forbids more than $ROOT/ws/sub/b.txt, so it is not lifted for one call; \
+             replace it by narrower patterns",
+            "",
+        ],
+        "",
+    );
+    check(
+        machine("tools:\n  read_file:\n    forbidden_paths: [$ROOT/ws/a.txt]\n"),
+        "read_file",
+        read("a.txt"),
+        "$ROOT/ws/a.txt",
         [narrower, ""],
-        "tools.yaml tools.read_file.forbidden_paths without line 8 $ROOT/ws/sub",
+        "tools.yaml tools.read_file.forbidden_paths without line 3 $ROOT/ws/a.txt",
     );
     check(
         machine(TOOLS),
@@ -326,16 +338,16 @@ fn command_and_host_denials_name_a_remedy() {
         "run",
         argv(&["git", "no"]),
         "git no",
-        ["add to this list", "{argv: [git, \"no\"]}"],
-        "tools.yaml tools.run.allowed_commands with {argv: [git, \"no\"]}",
+        ["add to this list", "{argv: [git, \"no\"], exact: true}"],
+        "tools.yaml tools.run.allowed_commands with {argv: [git, \"no\"], exact: true}",
     );
     check(
         machine(NO_TOOL_ENTRIES),
         "run",
         argv(&["ls"]),
         "ls",
-        ["add to tools.yaml", "tools: {run: {allowed_commands: [ls]}}"],
-        "tools.yaml tools.run.allowed_commands with ls",
+        ["add to tools.yaml", "tools: {run: {allowed_commands: [{argv: [ls], exact: true}]}}"],
+        "tools.yaml tools.run.allowed_commands with {argv: [ls], exact: true}",
     );
     check_no_remedy(&run(), "run", &json!({"line": "ls; id"}));
     let fetch = |tools: &str| {

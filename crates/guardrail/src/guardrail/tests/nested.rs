@@ -63,7 +63,7 @@ fn every_inner_call_is_checked_and_reported() {
             "arguments": {"path": "/tmp/a", "tool_slug": "GMAIL_SEND_EMAIL", "toolkit_slug": "gmail"}},
     ]);
     let refusal = bench.call(OUTER, json!({"tools": calls})).unwrap();
-    let reported_text = refusal.schema_error.unwrap();
+    let error_text = refusal.schema_error.unwrap();
     for part in [
         "tools[0] (GMAIL_SEND_EMAIL): `body` is required",
         "tools[1] (fetch): /url must be string, not number",
@@ -71,9 +71,9 @@ fn every_inner_call_is_checked_and_reported() {
         "tools[3] (mcp__x__write): /content must be at least 11 characters long, not 5 characters",
         "tools[4] (fetch): the arguments must be an object, not string",
     ] {
-        assert!(reported_text.contains(part), "{part}: {reported_text}");
+        assert!(error_text.contains(part), "{part}: {error_text}");
     }
-    assert!(!reported_text.contains("tools[5]"), "{reported_text}");
+    assert!(!error_text.contains("tools[5]"), "{error_text}");
     assert!(
         refusal.reason.contains(
             "Missing required fields: tools/0/arguments/body, \

@@ -95,8 +95,9 @@ impl DelegatedCgroup {
     }
 
     fn enable(&self) -> Result<(), String> {
-        let words: Vec<String> = self.controllers.iter().map(|one| format!("+{}", one.as_str())).collect();
-        write(&self.base.join("cgroup.subtree_control"), &words.join(" "))
+        let controllers: Vec<String> =
+            self.controllers.iter().map(|one| format!("+{}", one.as_str())).collect();
+        write(&self.base.join("cgroup.subtree_control"), &controllers.join(" "))
     }
 }
 

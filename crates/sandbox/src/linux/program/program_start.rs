@@ -57,7 +57,7 @@ pub(crate) fn exec(spec: &RunSpec, program: &OwnedFd, stdio: &[OwnedFd; STDIO_CO
         return problem;
     }
     let cause = match (to_c_strings(&spec.arguments), to_c_strings(&spec.variables)) {
-        (Ok(words), Ok(variables)) => execute(spec, program, &words, &variables),
+        (Ok(argv), Ok(variables)) => execute(spec, program, &argv, &variables),
         (Err(cause), _) | (_, Err(cause)) => cause,
     };
     step(SetupStep::Program, &spec.program.display().to_string(), cause)
@@ -66,13 +66,13 @@ pub(crate) fn exec(spec: &RunSpec, program: &OwnedFd, stdio: &[OwnedFd; STDIO_CO
 /// Executes the program by its descriptor, so that the file that was checked is the one that runs. A script
 /// is executed by its path instead: its interpreter opens it by name, and a close-on-exec descriptor has
 /// none. The script is on a read-only mount, so no confined process has changed it since the check.
-fn execute(spec: &RunSpec, program: &OwnedFd, words: &[CString], variables: &[CString]) -> io::Error {
+fn execute(spec: &RunSpec, program: &OwnedFd, argv: &[CString], variables: &[CString]) -> io::Error {
     let failed = if is_script(&spec.program) {
         CString::new(spec.program.as_os_str().as_bytes())
             .map_err(io::Error::from)
-            .and_then(|path| Ok(nix::unistd::execve(&path, words, variables)?))
+            .and_then(|path| Ok(nix::unistd::execve(&path, argv, variables)?))
     } else {
-        nix::unistd::execveat(program, c"", words, variables, AtFlags::AT_EMPTY_PATH).map_err(io::Error::from)
+        nix::unistd::execveat(program, c"", argv, variables, AtFlags::AT_EMPTY_PATH).map_err(io::Error::from)
     };
     match failed {
         Ok(never) => match never {},
@@ -133,6 +133,6 @@ fn set_limit(guard: SandboxLayer, resource: Resource, soft: u64, hard: u64) -> i
     }
 }
 
-fn to_c_strings(words: &[OsString]) -> io::Result<Vec<CString>> {
-    words.iter().map(|word| Ok(CString::new(word.as_bytes())?)).collect()
+fn to_c_strings(argv: &[OsString]) -> io::Result<Vec<CString>> {
+    argv.iter().map(|word| Ok(CString::new(word.as_bytes())?)).collect()
 }

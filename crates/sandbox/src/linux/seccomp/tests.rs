@@ -78,11 +78,11 @@ fn listed_calls_are_refused_and_others_allowed() {
 
 #[test]
 fn locks_without_a_descriptor_are_refused() {
-    for wish in [36, 37, 38, 1024, 1040] {
-        check(NetworkAccess::Full, libc::SYS_fcntl, [3, wish, 0], EINVAL);
+    for command in [36, 37, 38, 1024, 1040] {
+        check(NetworkAccess::Full, libc::SYS_fcntl, [3, command, 0], EINVAL);
     }
-    for (wish, _ordinary) in [(5, "F_GETLK"), (6, "F_SETLK"), (7, "F_SETLKW"), (1030, "F_DUPFD_CLOEXEC")] {
-        check(NetworkAccess::Full, libc::SYS_fcntl, [3, wish, 0], ALLOW);
+    for (command, _ordinary) in [(5, "F_GETLK"), (6, "F_SETLK"), (7, "F_SETLKW"), (1030, "F_DUPFD_CLOEXEC")] {
+        check(NetworkAccess::Full, libc::SYS_fcntl, [3, command, 0], ALLOW);
     }
 }
 

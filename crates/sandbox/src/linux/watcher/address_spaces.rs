@@ -47,7 +47,7 @@ impl AddressSpaces {
             match found {
                 _ if failed => {}
                 Ok(_) => doubles.extend(self.id_in_namespace(process)),
-                Err(place) => apart.insert(place, process),
+                Err(index) => apart.insert(index, process),
             }
         }
         doubles

@@ -118,18 +118,18 @@ fn children_from(list: io::Result<String>) -> Vec<Pid> {
 /// they count among the run's processes. Otherwise a program that hops from process to process, each one the
 /// orphan of the one before, would never be seen.
 pub(crate) fn reap_some(program: Pid) -> u64 {
-    let (mut reaped, mut left) = (0, 0);
+    let (mut reaped, mut remaining) = (0, 0);
     for child in children().into_iter().filter(|child| *child != program) {
         match raw_syscalls::has_ended(child) {
             true if reaped < REAP_BATCH => {
                 let _ = raw_syscalls::wait(Some(child), WaitPidFlag::WNOHANG);
                 reaped += 1;
             }
-            true => left += 1,
+            true => remaining += 1,
             false => {}
         }
     }
-    left
+    remaining
 }
 
 /// Live descendants of this process.

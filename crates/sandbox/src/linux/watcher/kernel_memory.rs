@@ -85,12 +85,12 @@ impl KernelMemoryScan {
             }
             self.begin_round(processes);
         }
-        let mut left = STEP_BUDGET;
-        while left > 0
+        let mut remaining = STEP_BUDGET;
+        while remaining > 0
             && Instant::now() < deadline
             && let Some(piece) = self.next.pop()
         {
-            left = left.saturating_sub(self.scan_item(piece));
+            remaining = remaining.saturating_sub(self.scan_item(piece));
         }
         if self.next.is_empty() {
             // Scans at most half of the time, however long a round took.

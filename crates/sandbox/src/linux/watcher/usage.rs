@@ -114,12 +114,12 @@ impl UsageMonitor {
         if Instant::now() >= self.deadline {
             return None;
         }
-        let held = layers::if_enabled(
+        let kernel_bytes = layers::if_enabled(
             SandboxLayer::KernelMemoryMonitor,
             self.kernel_memory.continue_scan(&self.processes, self.deadline),
         );
-        let space = self.limits.memory_bytes.saturating_sub(held);
-        let used = self.count(is_due, space).map_or(0, |used| held + used);
+        let space = self.limits.memory_bytes.saturating_sub(kernel_bytes);
+        let used = self.count(is_due, space).map_or(0, |used| kernel_bytes + used);
         self.peak_memory = self.peak_memory.max(used);
         if used > self.limits.memory_bytes && layers::is_enabled(SandboxLayer::MemoryMonitor) {
             Some(RunEnd::OutOfMemory)

@@ -18,7 +18,7 @@ use crate::terminal::{
 };
 
 pub(crate) fn approve(args: &ApproveArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let mut params = Map::from_iter([("answer".to_owned(), json!("approve"))]);
     params.extend(args.span.map(|span| match span {
         GrantDuration::Session => ("for_session".to_owned(), json!(true)),
@@ -28,15 +28,15 @@ pub(crate) fn approve(args: &ApproveArgs) -> Result<ExitKind, CommandError> {
         params.insert("patterns".to_owned(), json!(args.pattern));
     }
     let mut sender =
-        DecisionSender { setting, pin: pin::PinSource::from_args(args.pin), accept_rule: args.yes };
+        DecisionSender { context, pin: pin::PinSource::from_args(args.pin), accept_rule: args.yes };
     sender.decide_each(&args.ids, args.output, &params, "approved")
 }
 
 pub(crate) fn deny(args: &DenyArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let mut params = Map::from_iter([("answer".to_owned(), json!("deny"))]);
     params.extend(args.reason.as_ref().map(|reason| ("message".to_owned(), json!(reason))));
-    let mut sender = DecisionSender { setting, pin: pin::PinSource::NotNeeded, accept_rule: true };
+    let mut sender = DecisionSender { context, pin: pin::PinSource::NotNeeded, accept_rule: true };
     sender.decide_each(&args.ids, args.output, &params, "denied")
 }
 
@@ -46,7 +46,7 @@ pub(super) fn edit(
     pin: PinArgs,
     output: JsonArgs,
 ) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let text = match arguments {
         "-" => std::io::read_to_string(std::io::stdin())
             .map_err(|error| CommandError::usage(format!("standard input cannot be read: {error}")))?,
@@ -58,14 +58,14 @@ pub(super) fn edit(
         ("answer".to_owned(), json!("edit")),
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
-    let mut sender = DecisionSender { setting, pin: pin::PinSource::from_args(pin), accept_rule: true };
+    let mut sender = DecisionSender { context, pin: pin::PinSource::from_args(pin), accept_rule: true };
     sender.decide_each(&[id.to_owned()], output, &params, "changed")
 }
 
 pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     each(ids, "grants", output.json, |id| {
-        let reply = setting.request_control("control/grants.revoke", json!({"id": id}))?;
+        let reply = context.request_control("control/grants.revoke", json!({"id": id}))?;
         if !output.json {
             print_result_line(format!(
                 "{} is revoked: the calls it covered need approval again",
@@ -79,7 +79,7 @@ pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<ExitKind, Comma
 /// Sender of decisions to the daemon. It asks for the PIN or for confirmation of a rule when the daemon
 /// requires it.
 pub(super) struct DecisionSender {
-    pub(super) setting: CommandContext,
+    pub(super) context: CommandContext,
     pub(super) pin: pin::PinSource,
     /// True if a rule is accepted without asking for confirmation.
     pub(super) accept_rule: bool,
@@ -106,7 +106,7 @@ impl DecisionSender {
     /// Resolves a typed id. A denial may use a prefix. An approval may not: an agent that makes enough calls
     /// gets an id with the same prefix as the request that the operator reviewed.
     fn resolve_id(&self, id: &str, params: &Map<String, Value>) -> Result<String, CommandError> {
-        let whole = resolve_prefix(&self.setting, id)?;
+        let whole = resolve_prefix(&self.context, id)?;
         if whole == id || params.get("answer").is_some_and(|answer| answer == "deny") {
             return Ok(whole);
         }
@@ -123,7 +123,7 @@ impl DecisionSender {
         loop {
             params.extend(self.pin.known().map(|pin| ("pin".to_owned(), json!(pin))));
             match self
-                .setting
+                .context
                 .try_request_control("control/approvals.decide", &Value::Object(params.clone()))?
             {
                 Ok(reply) => return Ok(reply),
@@ -140,7 +140,7 @@ impl DecisionSender {
                         }
                         params.insert("rule".to_owned(), rule);
                     }
-                    _ => return Err(self.setting.client_error(&error)),
+                    _ => return Err(self.context.client_error(&error)),
                 },
             }
         }

@@ -33,10 +33,10 @@ pub(super) fn run() -> Result<ExitKind, CommandError> {
         return Err(CommandError::usage("`sinew approvals watch` needs a terminal")
             .with_hint("sinew approvals list --json"));
     }
-    let setting = CommandContext::from_environment()?;
-    let runtime = setting.runtime()?;
+    let context = CommandContext::from_environment()?;
+    let runtime = context.runtime()?;
     let mut connection =
-        DaemonConnection { runtime, client: None, setting, pin: None, known: HashMap::new() };
+        DaemonConnection { runtime, client: None, context, pin: None, known: HashMap::new() };
     let mut view = WatchView::default();
     // Query the daemon before switching to the alternate screen, so that an error is printed normally.
     view.update_approvals(connection.fetch_pending()?, Instant::now());
@@ -82,7 +82,7 @@ fn terminal_error(error: &std::io::Error) -> CommandError {
 
 /// Connection to the daemon, with the PIN and the requests fetched so far.
 struct DaemonConnection {
-    setting: CommandContext,
+    context: CommandContext,
     runtime: Runtime,
     client: Option<Client>,
     pin: Option<String>,
@@ -95,7 +95,7 @@ impl DaemonConnection {
         let asked = self.runtime.block_on(async {
             let mut client = match self.client.take() {
                 Some(client) => client,
-                None => Client::connect(&self.setting.home().control_socket(), Duration::ZERO).await?,
+                None => Client::connect(&self.context.home().control_socket(), Duration::ZERO).await?,
             };
             let reply = client.request(method, params).await;
             Ok((client, reply))
@@ -113,7 +113,7 @@ impl DaemonConnection {
     fn fetch_pending(&mut self) -> Result<Vec<ListedApproval>, CommandError> {
         let reply = self
             .request("control/approvals.list", json!({}))
-            .map_err(|error| self.setting.client_error(&error))?;
+            .map_err(|error| self.context.client_error(&error))?;
         let list = reply.get("approvals").and_then(Value::as_array).cloned().unwrap_or_default();
         let pending = list.iter().filter(|one| one.get("state") == Some(&json!("pending")));
         let mut known = HashMap::new();

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use governance::suggested_change::PolicyFile;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::settings::Settings;
 use strict_yaml::YamlNode;
 
 use crate::cli::JsonArgs;
-use crate::command::init;
+use crate::command::{init, schema};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
@@ -49,17 +49,17 @@ impl ConfigKeyFile {
         }
     }
 
-    fn path(self, setting: &CommandContext) -> PathBuf {
+    fn path(self, context: &CommandContext) -> PathBuf {
         match self {
-            ConfigKeyFile::Settings => setting.home().settings_file(),
-            ConfigKeyFile::Policy(file) => setting.home().config_dir().join("governance").join(file.name()),
+            ConfigKeyFile::Settings => context.home().settings_file(),
+            ConfigKeyFile::Policy(file) => context.home().config_dir().join("governance").join(file.name()),
         }
     }
 }
 
 pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let paths = FILES.map(|(name, path)| (name, setting.home().config_dir().join(path)));
+    let context = CommandContext::from_environment()?;
+    let paths = FILES.map(|(name, path)| (name, context.home().config_dir().join(path)));
     if output.json {
         let files =
             paths.iter().map(|(name, path)| json!({"name": name, "path": path, "exists": path.exists()}));
@@ -76,14 +76,14 @@ pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
 }
 
 pub(super) fn get(key: &str) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let value = match ConfigKeyFile::of(key) {
         ConfigKeyFile::Settings => {
-            let rows = setting_rows(&setting.home().settings_file())?;
+            let rows = setting_rows(&context.home().settings_file())?;
             rows.into_iter().find(|row| row.key == key).and_then(|row| row.value)
         }
         ConfigKeyFile::Policy(file) => {
-            let policy = compose::read_policy(&setting)?.map_err(CommandError::configuration)?;
+            let policy = compose::read_policy(&context)?.map_err(CommandError::configuration)?;
             let tree = policy.merged_document(file).tree().map_err(CommandError::configuration)?;
             find_value(&tree, key).map(YamlNode::to_json)
         }
@@ -104,31 +104,42 @@ fn find_value<'n>(node: &'n YamlNode, path: &str) -> Option<&'n YamlNode> {
     })
 }
 
+/// Splits a key at its dots. The name of a tool may contain dots, so the keys of a tool are found by the last word.
+fn keys_of(key: &str) -> Vec<String> {
+    let words = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
+    let Some(rest) = key.strip_prefix("tools.") else { return words(key) };
+    let schema: Value = schema::schema_text("tools").and_then(|text| text.parse().ok()).unwrap_or_default();
+    let is_tool_key = |word: &str| schema.pointer(&format!("/$defs/ToolEntry/properties/{word}")).is_some();
+    let split = rest.rsplit_once('.').filter(|(_, last)| is_tool_key(last));
+    let parts = split.map_or(vec!["tools", rest], |(tool, last)| vec!["tools", tool, last]);
+    parts.into_iter().map(str::to_owned).collect()
+}
+
 pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let file = ConfigKeyFile::of(key);
-    let path = file.path(&setting);
+    let path = file.path(&context);
     let text = read_or_empty(&path)?;
-    let keys: Vec<String> = key.split('.').map(str::to_owned).collect();
+    let keys = keys_of(key);
     let changed = policy_tools::replace_value(&text, &keys, value).ok_or_else(|| {
         let problem = CommandError::configuration("the file is written in a way this command cannot edit");
         problem.with_hint(format!("edit `{key}` in {} by hand, or run `sinew config edit`", path.display()))
     })?;
-    check_loads(&setting, file, &changed)?;
+    check_loads(&context, file, &changed)?;
     init::replace_atomically(&path, &changed)?;
     print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-    remind_to_reload(&setting);
+    remind_to_reload(&context);
     Ok(ExitKind::Done)
 }
 
 pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
+    let context = CommandContext::from_environment()?;
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(|name| std::env::var(name).ok());
     let editor = editor.filter(|words| !words.trim().is_empty()).ok_or_else(|| {
         CommandError::usage("no editor is set").with_hint("set EDITOR, such as EDITOR=nano")
     })?;
     let relative = FILES.iter().find(|(known, _)| *known == name).map_or("", |(_, path)| *path);
-    let path = setting.home().config_dir().join(relative);
+    let path = context.home().config_dir().join(relative);
     let before = read_or_empty(&path)?;
     let draft = path.with_extension("draft.yaml");
     let start = if before.is_empty() { init::start_text(name) } else { &before };
@@ -145,20 +156,22 @@ pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
     }
     let changed = read_or_empty(&draft)?;
     let file = PolicyFile::ALL.into_iter().find(|file| relative.ends_with(file.name()));
-    let file = file.map_or(ConfigKeyFile::Settings, ConfigKeyFile::Policy);
-    if name != "guardrails" {
-        check_loads(&setting, file, &changed).map_err(|error| error.with_hint(kept()))?;
-    }
+    let checked = match (name, file) {
+        ("guardrails", _) => compose::check_guardrails_text(&context, &path, &changed),
+        (_, Some(file)) => check_loads(&context, ConfigKeyFile::Policy(file), &changed),
+        (_, None) => check_loads(&context, ConfigKeyFile::Settings, &changed),
+    };
+    checked.map_err(|error| error.with_hint(kept()))?;
     init::replace_atomically(&path, &changed)?;
     // The file holds the same text by now.
     let _ = std::fs::remove_file(&draft);
     print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-    remind_to_reload(&setting);
+    remind_to_reload(&context);
     Ok(ExitKind::Done)
 }
 
-fn remind_to_reload(setting: &CommandContext) {
-    if setting.is_daemon_ready() {
+fn remind_to_reload(context: &CommandContext) {
+    if context.is_daemon_ready() {
         print_message(
             "the running daemon applies what tightens at once; `sinew reload` shows what waits for you",
         );
@@ -166,12 +179,12 @@ fn remind_to_reload(setting: &CommandContext) {
 }
 
 /// Checks that the configuration loads with a new text for one file.
-fn check_loads(setting: &CommandContext, file: ConfigKeyFile, text: &str) -> Result<(), CommandError> {
+fn check_loads(context: &CommandContext, file: ConfigKeyFile, text: &str) -> Result<(), CommandError> {
     match file {
         ConfigKeyFile::Settings => {
-            Settings::parse(setting.home(), text).map(drop).map_err(CommandError::configuration)
+            Settings::parse(context.home(), text).map(drop).map_err(CommandError::configuration)
         }
-        ConfigKeyFile::Policy(file) => compose::check_policy_text(setting, file, text),
+        ConfigKeyFile::Policy(file) => compose::check_policy_text(context, file, text),
     }
 }
 
@@ -181,5 +194,23 @@ fn read_or_empty(path: &Path) -> Result<String, CommandError> {
         read => read.map_err(|error| {
             CommandError::configuration(format!("{} cannot be read: {error}", path.display()))
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keys_of;
+
+    #[test]
+    fn tool_names_with_dots_stay_whole() {
+        for (key, expect) in [
+            ("tools.run_command.memory_mb", &["tools", "run_command", "memory_mb"][..]),
+            ("tools.git.status.memory_mb", &["tools", "git.status", "memory_mb"]),
+            ("tools.git.status", &["tools", "git.status"]),
+            ("tools.read_file", &["tools", "read_file"]),
+            ("outbound_gateway.allowed_domains", &["outbound_gateway", "allowed_domains"]),
+        ] {
+            assert_eq!(keys_of(key), expect, "{key}");
+        }
     }
 }

@@ -14,9 +14,9 @@ use crate::terminal::{DIM_STYLE, escape_invisible_line, paint, print_result_line
 const MAX_LINE_WIDTH: usize = 72;
 
 pub(super) fn show(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let setting = CommandContext::from_environment()?;
-    let policy = compose::read_policy(&setting)?.map_err(CommandError::configuration)?;
-    let curated = compose::curated_map(&setting)?;
+    let context = CommandContext::from_environment()?;
+    let policy = compose::read_policy(&context)?.map_err(CommandError::configuration)?;
+    let curated = compose::curated_map(&context)?;
     let files = PolicyFile::ALL.map(|file| (file.name(), policy.merged_document(file)));
     let files = files.into_iter().chain(curated.document().map(|document| ("guardrails.yaml", document)));
     if output.json {

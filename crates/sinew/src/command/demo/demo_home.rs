@@ -76,9 +76,9 @@ impl DemoHome {
     }
 
     fn wait_for_daemon(&mut self) -> Result<(), CommandError> {
-        let setting = self.setting()?;
+        let context = self.context()?;
         let deadline = Instant::now() + START_LIMIT;
-        while !setting.is_daemon_ready() {
+        while !context.is_daemon_ready() {
             if let Ok(Some(status)) = self.daemon.0.try_wait() {
                 return Err(CommandError::failed(format!("the daemon ended with {status}")));
             }
@@ -90,7 +90,7 @@ impl DemoHome {
         Ok(())
     }
 
-    fn setting(&self) -> Result<CommandContext, CommandError> {
+    fn context(&self) -> Result<CommandContext, CommandError> {
         let home =
             SinewHome::from_root(&self.folder.path().join("home")).map_err(CommandError::configuration)?;
         Ok(CommandContext::new(home, self.folder.path().join("project")))
@@ -131,7 +131,7 @@ impl DemoHome {
     fn wait_for_approval(&self) -> Result<String, CommandError> {
         let deadline = Instant::now() + START_LIMIT;
         while Instant::now() < deadline {
-            let listed = self.setting()?.request_control("control/approvals.list", json!({}))?;
+            let listed = self.context()?.request_control("control/approvals.list", json!({}))?;
             if let Some(id) = listed.pointer("/approvals/0/id").and_then(Value::as_str) {
                 return Ok(id.to_owned());
             }
@@ -148,7 +148,7 @@ impl DemoHome {
 
     /// Returns the ledger records, oldest first.
     pub(super) fn records(&self) -> Result<Vec<Value>, CommandError> {
-        let mut reply = self.setting()?.request_control("control/ledger.tail", json!({"count": 40}))?;
+        let mut reply = self.context()?.request_control("control/ledger.tail", json!({"count": 40}))?;
         let listed = reply.get_mut("records").and_then(Value::as_array_mut);
         Ok(listed.map(std::mem::take).unwrap_or_default())
     }

@@ -8,7 +8,8 @@ use manifest::Manifest;
 use serde_json::{Value, json};
 
 use super::Row;
-use crate::command::{check, status};
+use crate::command::check::CheckReport;
+use crate::command::status;
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::service::{self, ServiceFacts, ServiceFile, ServiceManagerKind};
@@ -18,19 +19,19 @@ type LoadedManifests = Result<(usize, Vec<Manifest>), CommandError>;
 
 /// Checks the sockets, the daemon and the service manager. A socket is connected to only if a process holds the state
 /// lock: otherwise socket activation would start a daemon.
-pub(super) fn sockets(setting: &CommandContext) -> Vec<Row> {
-    let home = setting.home();
+pub(super) fn sockets(context: &CommandContext) -> Vec<Row> {
+    let home = context.home();
     let sockets = [("agent socket", home.agent_socket()), ("control socket", home.control_socket())];
-    let mut rows: Vec<Row> = sockets.map(|(name, path)| socket_row(name, &path, setting)).into();
-    rows.push(daemon_row(setting));
-    rows.push(service_row(setting));
+    let mut rows: Vec<Row> = sockets.map(|(name, path)| socket_row(name, &path, context)).into();
+    rows.push(daemon_row(context));
+    rows.push(service_row(context));
     rows
 }
 
-fn socket_row(name: &str, path: &Path, setting: &CommandContext) -> Row {
+fn socket_row(name: &str, path: &Path, context: &CommandContext) -> Row {
     let (area, shown) = ("sockets", path.display().to_string());
     let Ok(facts) = std::fs::symlink_metadata(path) else {
-        return match setting.is_daemon_ready() {
+        return match context.is_daemon_ready() {
             true => Row::bad(area, name, format!("{shown} is missing, although a daemon runs"))
                 .remedy("the daemon binds it again within 30 s; find out which program removes it"),
             false => Row::note(area, name, format!("{shown} (absent: no daemon runs)")),
@@ -44,7 +45,7 @@ fn socket_row(name: &str, path: &Path, setting: &CommandContext) -> Row {
         return Row::bad(area, name, format!("{shown} is open to others (mode {mode:04o})"))
             .remedy(format!("chmod 600 '{shown}'"));
     }
-    match setting.is_state_locked() {
+    match context.is_state_locked() {
         true if UnixStream::connect(path).is_err() => Row::bad(
             area,
             name,
@@ -60,18 +61,18 @@ fn socket_row(name: &str, path: &Path, setting: &CommandContext) -> Row {
     }
 }
 
-fn daemon_row(setting: &CommandContext) -> Row {
-    if !setting.is_daemon_ready() {
-        let held = if setting.is_state_locked() {
+fn daemon_row(context: &CommandContext) -> Row {
+    if !context.is_daemon_ready() {
+        let held = if context.is_state_locked() {
             "a process holds the state lock and does not answer"
         } else {
             "no daemon runs"
         };
-        let start = if service::is_installed(setting.home()) { "sinew service start" } else { "sinew serve" };
+        let start = if service::is_installed(context.home()) { "sinew service start" } else { "sinew serve" };
         return Row::note("daemon", "answers", held)
             .remedy(format!("{start}; `sinew logs` shows why it ended"));
     }
-    let status = setting.request_running_daemon("control/status", json!({})).unwrap_or(Value::Null);
+    let status = context.request_running_daemon("control/status", json!({})).unwrap_or(Value::Null);
     let (version, ours) =
         (status.get("version").and_then(Value::as_str).unwrap_or_default(), env!("CARGO_PKG_VERSION"));
     if version != ours {
@@ -82,11 +83,11 @@ fn daemon_row(setting: &CommandContext) -> Row {
         )
         .remedy("sinew service restart");
     }
-    if let Some(reduced) = status::descriptor_limit_text(&status) {
-        return Row::note("daemon", "accepts all connections", reduced);
-    }
     match status.pointer("/ledger/state").and_then(Value::as_str) {
-        Some("ready") => Row::good("daemon", "answers and records", format!("version {version}")),
+        Some("ready") => match status::descriptor_limit_text(&status) {
+            None => Row::good("daemon", "answers and records", format!("version {version}")),
+            Some(reduced) => Row::note("daemon", "accepts all connections", reduced),
+        },
         other => {
             Row::bad("daemon", "records", format!("its ledger is {}", other.unwrap_or("in an unknown state")))
                 .remedy("`sinew status` shows why; `sinew ledger verify` checks the ledger")
@@ -96,12 +97,12 @@ fn daemon_row(setting: &CommandContext) -> Row {
 
 /// Checks the installed service files. Outdated ones, or ones that start another copy of this program, would
 /// take effect at the next restart.
-fn service_row(setting: &CommandContext) -> Row {
+fn service_row(context: &CommandContext) -> Row {
     let (area, what) = ("daemon", "service");
-    if !service::is_installed(setting.home()) {
+    if !service::is_installed(context.home()) {
         return Row::good(area, what, "not installed");
     }
-    match ServiceFacts::collect(setting).and_then(|facts| ServiceManagerKind::CURRENT.files(&facts)) {
+    match ServiceFacts::collect(context).and_then(|facts| ServiceManagerKind::CURRENT.files(&facts)) {
         Ok(files) if files.iter().all(ServiceFile::is_current) => Row::good(area, what, "installed"),
         Ok(_) => Row::note(area, what, "its files belong to another version, binary or home")
             .remedy("sinew service install"),
@@ -110,31 +111,35 @@ fn service_row(setting: &CommandContext) -> Row {
 }
 
 /// Loads the manifests of this home.
-pub(super) fn load_manifests(setting: &CommandContext) -> LoadedManifests {
-    let folder = setting.home().tools_dir();
+pub(super) fn load_manifests(context: &CommandContext) -> LoadedManifests {
+    let folder = context.home().tools_dir();
     let files = if folder.is_dir() { crate::manifests::manifest_files(folder)? } else { Vec::new() };
     Ok((files.len(), crate::manifests::load_valid(&files)?))
 }
 
 /// Counts the findings of `sinew check` and `sinew manifest check`.
-pub(super) fn configuration(setting: &CommandContext, manifests: &LoadedManifests) -> Vec<Row> {
-    let rows = [Some(policy_row(setting)), models_row(setting), Some(manifests_row(setting, manifests))];
+pub(super) fn configuration(
+    context: &CommandContext,
+    manifests: &LoadedManifests,
+    checked: &Result<CheckReport, CommandError>,
+) -> Vec<Row> {
+    let rows = [Some(policy_row(checked)), models_row(context), Some(manifests_row(context, manifests))];
     rows.into_iter().flatten().collect()
 }
 
 /// Reports a `models.yaml`, which other systems keep beside these files and which could be mistaken for
 /// policy.
-fn models_row(setting: &CommandContext) -> Option<Row> {
-    let file = setting.home().config_dir().join("governance/models.yaml");
+fn models_row(context: &CommandContext) -> Option<Row> {
+    let file = context.home().config_dir().join("governance/models.yaml");
     let found = "it is not read: Sinew runs no language models";
     file.exists()
         .then(|| Row::note("configuration", "models.yaml", found).remedy(format!("rm '{}'", file.display())))
 }
 
-fn policy_row(setting: &CommandContext) -> Row {
+fn policy_row(checked: &Result<CheckReport, CommandError>) -> Row {
     let (area, what) = ("configuration", "policy and settings");
-    match check::check_configuration(setting) {
-        Err(problem) => Row::bad(area, what, problem.message).remedy("sinew check"),
+    match checked {
+        Err(problem) => Row::bad(area, what, problem.message.clone()).remedy("sinew check"),
         Ok(report) if !report.errors.is_empty() => {
             Row::bad(area, what, format!("{} errors: the daemon rejects it", report.errors.len()))
                 .remedy("sinew check")
@@ -146,8 +151,8 @@ fn policy_row(setting: &CommandContext) -> Row {
     }
 }
 
-fn manifests_row(setting: &CommandContext, manifests: &LoadedManifests) -> Row {
-    let (area, what, folder) = ("configuration", "manifests", setting.home().tools_dir());
+fn manifests_row(context: &CommandContext, manifests: &LoadedManifests) -> Row {
+    let (area, what, folder) = ("configuration", "manifests", context.home().tools_dir());
     match manifests {
         Err(problem) => Row::bad(area, what, problem.message.clone()),
         Ok((0, _)) => Row::good(area, what, "none"),

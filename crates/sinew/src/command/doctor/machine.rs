@@ -36,16 +36,16 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Tests the sandbox from inside, and checks the operator PIN.
-pub(super) fn sandbox(setting: &CommandContext) -> Result<Vec<Row>, CommandError> {
+pub(super) fn sandbox(context: &CommandContext) -> Result<Vec<Row>, CommandError> {
     let sandbox = Sandbox::of_this_process();
     let unusable = |error| CommandError::failed(format!("the sandbox cannot be tested: {error}"));
     // Use a temporary folder: before the first start the home does not exist, and two concurrent checks must
     // not share files.
     let own = tempfile::tempdir().map_err(unusable)?;
     let found = sandbox.check(own.path()).map_err(unusable)?;
-    let mut rows = vec![tier_row(sandbox), limits_row(sandbox, setting)];
+    let mut rows = vec![tier_row(sandbox), limits_row(sandbox, context)];
     rows.extend(found.iter().map(finding_row));
-    rows.push(pin_row(setting));
+    rows.push(pin_row(context));
     Ok(rows)
 }
 
@@ -62,9 +62,9 @@ fn tier_row(sandbox: &Sandbox) -> Row {
 }
 
 /// Reports what enforces the resource limits of a run: in the daemon if one runs, else in this process.
-fn limits_row(sandbox: &Sandbox, setting: &CommandContext) -> Row {
+fn limits_row(sandbox: &Sandbox, context: &CommandContext) -> Row {
     let what = "resource limits of a run";
-    let daemon = match StateLock::holder(setting.home()) {
+    let daemon = match StateLock::holder(context.home()) {
         LockHolder::Process { pid } => pid,
         LockHolder::NoProcess => None,
     };
@@ -94,8 +94,8 @@ fn finding_row(finding: &SandboxFinding) -> Row {
     }
 }
 
-fn pin_row(setting: &CommandContext) -> Row {
-    match approvals::Pin::at(setting.home().state_dir()).is_set() {
+fn pin_row(context: &CommandContext) -> Row {
+    match approvals::Pin::at(context.home().state_dir()).is_set() {
         true => Row::good("approvals", "operator PIN", "set: nothing is approved without it"),
         false => {
             Row::note("approvals", "operator PIN", "not set: any process that runs as you can approve calls")
@@ -105,15 +105,15 @@ fn pin_row(setting: &CommandContext) -> Row {
 }
 
 /// Checks the folders, the disk, the clock, and other copies of this program.
-pub(super) fn folders(setting: &CommandContext) -> Vec<Row> {
-    let home = setting.home();
+pub(super) fn folders(context: &CommandContext) -> Vec<Row> {
+    let home = context.home();
     let mut rows: Vec<Row> = [("config", home.config_dir()), ("tools", home.tools_dir())]
         .map(|(name, path)| folder_row(name, path, |_| Ok(())))
         .into();
     let private = [("state", home.state_dir()), ("log", home.log_dir()), ("run", home.run_dir())];
     rows.extend(private.map(|(name, path)| folder_row(name, path, server::check_private)));
     rows.push(disk_row(home.state_dir()));
-    rows.push(clock_row(&compose::ledger_dir(setting)));
+    rows.push(clock_row(&compose::ledger_dir(context)));
     rows.push(copies_row());
     rows
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use connectors::{ConfiguredKey, ConfiguredKeys};
 use manifest::Manifest;
 use server::settings::{ProviderSetting, Settings};
+use tool::Refusal;
 use url::Url;
 
 use super::Row;
@@ -15,10 +16,22 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const AREA: &str = "keys";
 
 /// Checks the search providers and the telemetry collector. Only the collector is contacted.
-pub(super) fn services(settings: &Settings) -> Vec<Row> {
-    let mut rows: Vec<Row> = settings.web.providers.iter().map(provider_row).collect();
+pub(super) fn services(settings: &Settings, refused: &[(String, Box<Refusal>)]) -> Vec<Row> {
+    let row = |provider: &ProviderSetting| {
+        let refusal = refused.iter().find(|(name, _)| name == provider.name.as_str());
+        refusal.map_or_else(|| provider_row(provider), |(name, refusal)| refused_row(name, refusal))
+    };
+    let mut rows: Vec<Row> = settings.web.providers.iter().map(row).collect();
     rows.push(collector_row(settings));
     rows
+}
+
+fn refused_row(name: &str, refusal: &Refusal) -> Row {
+    let row = Row::bad("web search", name, format!("the policy refuses it: {}", refusal.reason));
+    match &refusal.hint {
+        Some(hint) => row.remedy(hint),
+        None => row,
+    }
 }
 
 fn provider_row(provider: &ProviderSetting) -> Row {

@@ -7,25 +7,65 @@ use execution::host::HostCallOrigin;
 use serde_json::{Map, Value};
 use tool::strict_json;
 
+use crate::cli::HostName;
+
 /// Maximum size of an event. It equals the daemon's default limit for one call, so that the verdict is the
 /// same with and without a daemon. Tool calls written by a model are far smaller.
 const MAX_EVENT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Parsed event of a host.
 pub(super) struct HostEvent {
+    host: HostName,
     fields: Map<String, Value>,
+}
+
+impl HostName {
+    /// Returns the event before a tool is used.
+    pub(super) fn event_before(self) -> &'static str {
+        match self {
+            HostName::ClaudeCode | HostName::Codex => "PreToolUse",
+            HostName::GeminiCli => "BeforeTool",
+            HostName::Cursor => "preToolUse",
+        }
+    }
+
+    /// Returns the event after a tool was used.
+    pub(super) fn event_after(self) -> &'static str {
+        match self {
+            HostName::ClaudeCode | HostName::Codex => "PostToolUse",
+            HostName::GeminiCli => "AfterTool",
+            HostName::Cursor => "postToolUse",
+        }
+    }
+
+    /// Returns the event after a tool has failed, if the host has one, and its field with the error.
+    pub(super) fn event_after_failure(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            HostName::ClaudeCode => Some(("PostToolUseFailure", "error")),
+            HostName::Cursor => Some(("postToolUseFailure", "error_message")),
+            HostName::Codex | HostName::GeminiCli => None,
+        }
+    }
+
+    /// Returns the field with the result of a tool.
+    pub(super) fn result_field(self) -> &'static str {
+        match self {
+            HostName::ClaudeCode | HostName::Codex | HostName::GeminiCli => "tool_response",
+            HostName::Cursor => "tool_output",
+        }
+    }
 }
 
 impl HostEvent {
     /// Reads an event from standard input, up to its end.
-    pub(super) fn from_stdin() -> Result<HostEvent, String> {
+    pub(super) fn from_stdin(host: HostName) -> Result<HostEvent, String> {
         let mut bytes = Vec::new();
         let read = std::io::stdin().lock().take(MAX_EVENT_BYTES + 1).read_to_end(&mut bytes);
         read.map_err(|error| format!("standard input cannot be read: {error}"))?;
-        HostEvent::parse(bytes)
+        HostEvent::parse(host, bytes)
     }
 
-    fn parse(bytes: Vec<u8>) -> Result<HostEvent, String> {
+    fn parse(host: HostName, bytes: Vec<u8>) -> Result<HostEvent, String> {
         if bytes.len() as u64 > MAX_EVENT_BYTES {
             return Err(format!(
                 "the input has more than {MAX_EVENT_BYTES} bytes, the maximum: split the work into smaller parts"
@@ -33,7 +73,7 @@ impl HostEvent {
         }
         let text = String::from_utf8(bytes).map_err(|_| "standard input is not UTF-8".to_owned())?;
         match strict_json::parse(&text) {
-            Ok(Value::Object(fields)) => Ok(HostEvent { fields }),
+            Ok(Value::Object(fields)) => Ok(HostEvent { host, fields }),
             Ok(_) => Err("standard input is not a JSON object".to_owned()),
             Err(error) => Err(format!("standard input is not acceptable JSON: {error}")),
         }
@@ -69,7 +109,12 @@ impl HostEvent {
 
     /// Returns the working directory of the host.
     pub(super) fn cwd(&self) -> Result<Option<PathBuf>, String> {
-        match self.optional_text("cwd")?.map(PathBuf::from) {
+        let stated = self.optional_text("cwd")?.map(PathBuf::from);
+        let stated = match (self.host, stated) {
+            (HostName::Cursor, cwd) => cwd.filter(|cwd| !cwd.as_os_str().is_empty()).or(self.only_root()?),
+            (_, cwd) => cwd,
+        };
+        match stated {
             Some(cwd) if cwd.is_relative() => Err("`cwd` must be an absolute path".to_owned()),
             // With a symbolic link in the path, `..` is ambiguous.
             Some(cwd) if cwd.components().any(|part| part == Component::ParentDir) => {
@@ -79,13 +124,33 @@ impl HostEvent {
         }
     }
 
+    /// Returns the folder that relative paths of Cursor start in if it names no working directory: its only
+    /// workspace. With several, relative paths are ambiguous and start in `/`, where no workspace is.
+    fn only_root(&self) -> Result<Option<PathBuf>, String> {
+        match self.fields.get("workspace_roots").and_then(Value::as_array).map(Vec::as_slice) {
+            None | Some([]) => Ok(None),
+            Some([Value::String(root)]) => Ok(Some(PathBuf::from(root))),
+            Some([_]) => Err("`workspace_roots` must contain strings".to_owned()),
+            Some(_) => Ok(Some(PathBuf::from("/"))),
+        }
+    }
+
     /// Returns the ids by which the host identifies the call.
     pub(super) fn origin(&self) -> Result<HostCallOrigin, String> {
+        let prompt = match self.host {
+            HostName::ClaudeCode | HostName::GeminiCli => "prompt_id",
+            HostName::Codex => "turn_id",
+            HostName::Cursor => "generation_id",
+        };
+        let session = match self.host {
+            HostName::ClaudeCode | HostName::GeminiCli | HostName::Codex => "session_id",
+            HostName::Cursor => "conversation_id",
+        };
         Ok(HostCallOrigin {
-            session_id: self.optional_text("session_id")?,
+            session_id: self.optional_text(session)?,
             tool_use_id: self.optional_text("tool_use_id")?,
             agent_id: self.optional_text("agent_id")?,
-            prompt_id: self.optional_text("prompt_id")?,
+            prompt_id: self.optional_text(prompt)?,
         })
     }
 }
@@ -95,7 +160,7 @@ mod tests {
     use super::*;
 
     fn parse_error(bytes: &[u8]) -> String {
-        HostEvent::parse(bytes.to_vec())
+        HostEvent::parse(HostName::ClaudeCode, bytes.to_vec())
             .err()
             .unwrap_or_else(|| panic!("{} bytes were accepted", bytes.len()))
     }
@@ -119,7 +184,7 @@ mod tests {
 
     #[test]
     fn fields_of_wrong_type_are_refused_by_name() {
-        let event = |text: &str| HostEvent::parse(text.as_bytes().to_vec()).unwrap();
+        let event = |text: &str| HostEvent::parse(HostName::ClaudeCode, text.as_bytes().to_vec()).unwrap();
         let good =
             event(r#"{"hook_event_name":"PreToolUse","cwd":"/a","session_id":"s","prompt_id":null,"new":1}"#);
         assert_eq!(good.expect_name(&["PreToolUse"]).unwrap(), "PreToolUse");
@@ -132,5 +197,16 @@ mod tests {
         assert!(event(r#"{"cwd":"/w/link/.."}"#).cwd().is_err());
         assert!(event(r#"{"session_id":{}}"#).origin().is_err());
         assert!(event("{}").required_text("tool_name").unwrap_err().contains("missing"));
+    }
+
+    #[test]
+    fn working_directory_of_cursor_is_its_only_workspace() {
+        let cwd = |text: &str| HostEvent::parse(HostName::Cursor, text.as_bytes().to_vec()).unwrap().cwd();
+        assert_eq!(cwd(r#"{"cwd":"/a","workspace_roots":["/b"]}"#), Ok(Some(PathBuf::from("/a"))));
+        assert_eq!(cwd(r#"{"cwd":"","workspace_roots":["/b"]}"#), Ok(Some(PathBuf::from("/b"))));
+        assert_eq!(cwd(r#"{"cwd":"","workspace_roots":["/b","/c"]}"#), Ok(Some(PathBuf::from("/"))));
+        assert_eq!(cwd(r#"{"workspace_roots":[]}"#), Ok(None));
+        assert!(cwd(r#"{"cwd":"","workspace_roots":["b"]}"#).is_err());
+        assert!(cwd(r#"{"workspace_roots":[5]}"#).is_err());
     }
 }

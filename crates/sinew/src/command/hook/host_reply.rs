@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use execution::host::{HostVerdict, OnPermit};
+use execution::host::{HostVerdict, OnApproval, OnPermit};
 use execution::{ExplainedVerdict, Explanation};
 use serde_json::{Value, json};
 use tool::Refusal;
 
-use crate::cli::FailMode;
+use crate::cli::{FailMode, HostName};
 use crate::exit::ExitKind;
 use crate::render;
 use crate::terminal::{escape_invisible_line, print_message};
@@ -36,12 +36,21 @@ pub(super) enum HostReply {
 
 impl From<HostVerdict> for HostReply {
     fn from(verdict: HostVerdict) -> Self {
-        let HostVerdict::Judged { explanation, on_permit } = verdict else { return HostReply::NoDecision };
-        match (&explanation.finding, on_permit) {
-            (ExplainedVerdict::Permit, OnPermit::None) => HostReply::NoDecision,
-            (ExplainedVerdict::Permit, OnPermit::Allow) => HostReply::Allow(permit_text(&explanation)),
-            (ExplainedVerdict::Ask { .. }, _) => HostReply::Ask(approval_text(&explanation)),
-            (ExplainedVerdict::Deny { refusal }, _) => {
+        let HostVerdict::Judged { explanation, on_permit, on_approval } = verdict else {
+            return HostReply::NoDecision;
+        };
+        match &explanation.finding {
+            ExplainedVerdict::Permit => match on_permit {
+                OnPermit::None => HostReply::NoDecision,
+                OnPermit::Allow => HostReply::Allow(permit_text(&explanation)),
+            },
+            ExplainedVerdict::Ask { .. } => match on_approval {
+                OnApproval::None => HostReply::NoDecision,
+                OnApproval::Ask => HostReply::Ask(approval_text(&explanation)),
+                // The daemon has already turned the question into a denial; an older one has not.
+                OnApproval::Deny => HostReply::Deny(approval_text(&explanation)),
+            },
+            ExplainedVerdict::Deny { refusal } => {
                 HostReply::Deny(denial_text(&explanation.tool_name, refusal))
             }
         }
@@ -51,14 +60,14 @@ impl From<HostVerdict> for HostReply {
 impl HostReply {
     /// Writes the reply and returns the exit code. If the reply to a pending call cannot be written, the call
     /// is blocked.
-    pub(super) fn send(self, fail: FailMode) -> ExitKind {
+    pub(super) fn send(self, host: HostName, fail: FailMode) -> ExitKind {
         // After the tool has run there is nothing to block.
         let unwritten = if matches!(self, HostReply::Context(..) | HostReply::CannotReview(_)) {
             ExitKind::Done
         } else {
             BLOCK_EXIT
         };
-        let (object, exit) = self.into_object(fail);
+        let (object, exit) = self.into_object(host, fail);
         // The Rust runtime opens a closed standard output on /dev/null before `main`, where every write
         // succeeds.
         if stdout_is_null_device() {
@@ -71,21 +80,68 @@ impl HostReply {
         }
     }
 
-    fn into_object(self, fail: FailMode) -> (Value, ExitKind) {
+    fn into_object(self, host: HostName, fail: FailMode) -> (Value, ExitKind) {
         match self {
-            HostReply::NoDecision => (json!({}), ExitKind::Done),
-            HostReply::Allow(reason) => (decision("allow", &reason), ExitKind::Done),
-            HostReply::Ask(reason) => (decision("ask", &reason), ExitKind::Done),
-            HostReply::Deny(reason) => (decision("deny", &reason), ExitKind::Done),
-            HostReply::CannotJudge(why) => cannot_judge_reply(&why, fail),
-            HostReply::Context(event, text) => {
-                let output = json!({"hookEventName": event, "additionalContext": shorten_reason(&text)});
-                (json!({"hookSpecificOutput": output}), ExitKind::Done)
+            HostReply::NoDecision => (no_decision(host), ExitKind::Done),
+            HostReply::Allow(reason) => (decision(host, "allow", &reason), ExitKind::Done),
+            HostReply::Ask(reason) => (decision(host, "ask", &reason), ExitKind::Done),
+            HostReply::Deny(reason) => (decision(host, "deny", &reason), ExitKind::Done),
+            HostReply::CannotJudge(why) => cannot_judge_reply(host, &why, fail),
+            HostReply::Context(event, text) => (context(host, event, &shorten_reason(&text)), ExitKind::Done),
+            HostReply::CannotReview(why) => {
+                let message = format!("Sinew could not review this result: {why}");
+                (message_for_user(host, &shorten_reason(&message)), ExitKind::Done)
             }
-            HostReply::CannotReview(why) => (
-                json!({"systemMessage": shorten_reason(&format!("Sinew could not review this result: {why}"))}),
-                ExitKind::Done,
-            ),
+        }
+    }
+}
+
+/// Returns the reply that leaves the call to the host's own rules. Cursor blocks a call without an explicit reply
+/// if the hook is fail-closed.
+fn no_decision(host: HostName) -> Value {
+    match host {
+        HostName::ClaudeCode | HostName::Codex | HostName::GeminiCli => json!({}),
+        HostName::Cursor => json!({"permission": "allow"}),
+    }
+}
+
+/// Returns the reply with a decision and its reason, in the words of the host.
+fn decision(host: HostName, word: &str, reason: &str) -> Value {
+    let reason = shorten_reason(reason);
+    match host {
+        HostName::ClaudeCode => json!({"hookSpecificOutput": {
+            "hookEventName": host.event_before(),
+            "permissionDecision": word,
+            "permissionDecisionReason": reason,
+        }}),
+        // Codex knows no other decision than `deny`: it reports any other one as a fault, and runs the call.
+        HostName::Codex if word != "deny" => no_decision(host),
+        HostName::Codex => decision(HostName::ClaudeCode, word, &reason),
+        // The user sees `systemMessage` in the prompt of Gemini CLI, and its model the reason of a denial.
+        HostName::GeminiCli if word == "ask" => json!({"decision": word, "systemMessage": reason}),
+        HostName::GeminiCli => json!({"decision": word, "reason": reason}),
+        // The documentation says that the model reads `agent_message`; observed versions show it `user_message`.
+        HostName::Cursor => json!({"permission": word, "user_message": reason, "agent_message": reason}),
+    }
+}
+
+/// Returns the reply with context for the model.
+fn context(host: HostName, event: &str, text: &str) -> Value {
+    match host {
+        HostName::ClaudeCode | HostName::Codex | HostName::GeminiCli => {
+            json!({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}})
+        }
+        HostName::Cursor => json!({"additional_context": text}),
+    }
+}
+
+/// Returns the reply with a message for the user and no decision. Cursor shows none, so it goes to standard error.
+fn message_for_user(host: HostName, text: &str) -> Value {
+    match host {
+        HostName::ClaudeCode | HostName::Codex | HostName::GeminiCli => json!({"systemMessage": text}),
+        HostName::Cursor => {
+            print_message(escape_invisible_line(text));
+            no_decision(host)
         }
     }
 }
@@ -102,28 +158,20 @@ fn stdout_is_null_device() -> bool {
     facts(out).is_some_and(|out| Some(out) == facts(null))
 }
 
-fn cannot_judge_reply(why: &str, fail: FailMode) -> (Value, ExitKind) {
+fn cannot_judge_reply(host: HostName, why: &str, fail: FailMode) -> (Value, ExitKind) {
     match fail {
         FailMode::Closed => {
             let reason = format!("Sinew cannot judge this call, so it is blocked: {why}");
             // A host that does not read the JSON object shows standard error.
             print_message(escape_invisible_line(&shorten_reason(&reason)));
-            (decision("deny", &reason), BLOCK_EXIT)
+            (decision(host, "deny", &reason), BLOCK_EXIT)
         }
         FailMode::Open => {
             let message =
                 format!("Sinew could not judge this call; --fail=open leaves it to the host: {why}");
-            (json!({"systemMessage": shorten_reason(&message)}), ExitKind::Done)
+            (message_for_user(host, &shorten_reason(&message)), ExitKind::Done)
         }
     }
-}
-
-fn decision(word: &str, reason: &str) -> Value {
-    json!({"hookSpecificOutput": {
-        "hookEventName": "PreToolUse",
-        "permissionDecision": word,
-        "permissionDecisionReason": shorten_reason(reason),
-    }})
 }
 
 /// Returns the text of a denial for the model: the reason, the rule, and how to correct the call.
@@ -183,8 +231,9 @@ mod tests {
             finding,
             rules: vec![rule("modes", 1), rule("allowed_paths", 7)],
             policy_hash: String::new(),
+            notes: Vec::new(),
         };
-        HostVerdict::Judged { explanation, on_permit }.into()
+        HostVerdict::Judged { explanation, on_permit, on_approval: OnApproval::Ask }.into()
     }
 
     #[test]
@@ -195,20 +244,25 @@ mod tests {
             judged(ExplainedVerdict::Permit, OnPermit::default()),
             HostReply::Allow(message.to_owned())
         );
-        assert_eq!(HostReply::NoDecision.into_object(FailMode::Closed), (json!({}), ExitKind::Done));
+        assert_eq!(
+            HostReply::NoDecision.into_object(HostName::ClaudeCode, FailMode::Closed),
+            (json!({}), ExitKind::Done)
+        );
     }
 
     #[test]
     fn unjudgeable_call_is_blocked_or_reported() {
-        let (object, exit) = HostReply::CannotJudge("x".to_owned()).into_object(FailMode::Closed);
+        let (object, exit) =
+            HostReply::CannotJudge("x".to_owned()).into_object(HostName::ClaudeCode, FailMode::Closed);
         assert_eq!(exit as u8, 2);
         assert_eq!(object["hookSpecificOutput"]["permissionDecision"], "deny", "{object}");
-        let (object, exit) = HostReply::CannotJudge("x".to_owned()).into_object(FailMode::Open);
+        let (object, exit) =
+            HostReply::CannotJudge("x".to_owned()).into_object(HostName::ClaudeCode, FailMode::Open);
         assert_eq!(exit as u8, 0);
         assert!(object["systemMessage"].is_string() && object.as_object().unwrap().len() == 1, "{object}");
         for fail in [FailMode::Open, FailMode::Closed] {
             assert_eq!(
-                HostReply::CannotReview("x".to_owned()).into_object(fail).1 as u8,
+                HostReply::CannotReview("x".to_owned()).into_object(HostName::ClaudeCode, fail).1 as u8,
                 0,
                 "a completed call cannot be blocked"
             );
@@ -226,7 +280,42 @@ mod tests {
             |refusal: Refusal| judged(ExplainedVerdict::Deny { refusal: Box::new(refusal) }, OnPermit::Allow);
         let expect = "Sinew refused this by the rules of `write_file`: no\nrule: write_file.forbidden_paths (tools.yaml:7)\nhint: work elsewhere";
         assert_eq!(deny(short), HostReply::Deny(expect.to_owned()));
-        let (object, _) = deny(refusal).into_object(FailMode::Closed);
+        let (object, _) = deny(refusal).into_object(HostName::ClaudeCode, FailMode::Closed);
         assert!(object.to_string().len() < 10_000);
+    }
+
+    /// Recorded contracts of the hosts: each reply exactly as the host reads it.
+    #[test]
+    fn each_host_gets_the_reply_it_understands() {
+        use HostName::{ClaudeCode, Codex, Cursor, GeminiCli};
+        let check = |host: HostName, reply: HostReply, expect: Value| {
+            assert_eq!(reply.into_object(host, FailMode::Closed), (expect, ExitKind::Done), "{host:?}");
+        };
+        let reason = || "r".to_owned();
+        let nested = |word: &str| {
+            json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": word,
+                "permissionDecisionReason": "r"}})
+        };
+        let flat = |word: &str| json!({"permission": word, "user_message": "r", "agent_message": "r"});
+        for (host, allow, ask, deny, none) in [
+            (ClaudeCode, nested("allow"), nested("ask"), nested("deny"), json!({})),
+            (Codex, json!({}), json!({}), nested("deny"), json!({})),
+            (
+                GeminiCli,
+                json!({"decision": "allow", "reason": "r"}),
+                json!({"decision": "ask", "systemMessage": "r"}),
+                json!({"decision": "deny", "reason": "r"}),
+                json!({}),
+            ),
+            (Cursor, flat("allow"), flat("ask"), flat("deny"), json!({"permission": "allow"})),
+        ] {
+            check(host, HostReply::Allow(reason()), allow);
+            check(host, HostReply::Ask(reason()), ask);
+            check(host, HostReply::Deny(reason()), deny);
+            check(host, HostReply::NoDecision, none);
+            let (object, exit) = HostReply::CannotJudge(reason()).into_object(host, FailMode::Closed);
+            assert!(object.to_string().contains("deny") && exit == BLOCK_EXIT, "{host:?}: {object}");
+        }
+        check(Cursor, HostReply::Context("postToolUse", reason()), json!({"additional_context": "r"}));
     }
 }

@@ -20,26 +20,28 @@ pub(super) struct HostSettingsFile {
     path: PathBuf,
     /// Content, or `None` if the file does not exist.
     text: Option<String>,
+    /// Content of the host's settings before the first one is set.
+    empty: &'static str,
 }
 
 impl HostSettingsFile {
     /// Reads and checks the file, which may be missing.
-    pub(super) fn read(path: &Path) -> Result<HostSettingsFile, CommandError> {
+    pub(super) fn read(path: &Path, empty: &'static str) -> Result<HostSettingsFile, CommandError> {
         let path = resolve_links(path)?;
         let text = read_text(&path)?;
         if let Some(text) = &text {
             check_json_object(&path, text)?;
         }
-        Ok(HostSettingsFile { path, text })
+        Ok(HostSettingsFile { path, text, empty })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the content, or an empty object if the file does not exist.
+    /// Returns the content, or empty settings if the file does not exist.
     pub(super) fn text(&self) -> &str {
-        self.text.as_deref().unwrap_or("{}\n")
+        self.text.as_deref().unwrap_or(self.empty)
     }
 
     /// Replaces the content, unless the file was changed since it was read.

@@ -43,7 +43,7 @@ enum TestExtent {
 }
 
 pub(super) fn run(
-    setting: &CommandContext,
+    context: &CommandContext,
     manifests: &[Manifest],
     output: JsonArgs,
 ) -> Result<ExitKind, CommandError> {
@@ -53,7 +53,7 @@ pub(super) fn run(
     let mut registry = ToolRegistry::new();
     let (sandbox, web) = (Sandbox::of_this_process(), compose::shared_web(&Settings::default())?);
     // The policy also refers to the built-in tools.
-    let undo = compose::undo_store(setting, &Settings::default());
+    let undo = compose::undo_store(context, &Settings::default());
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
     let connectors = Connectors::new(
@@ -86,7 +86,7 @@ pub(super) fn run(
             }
         }
     }
-    for (index, how, broken) in trial.run(setting, registry, &runtime) {
+    for (index, how, broken) in trial.run(context, registry, &runtime) {
         if let Some(one) = tried.get_mut(index) {
             (one.extent, one.failure) = (how, broken);
         }

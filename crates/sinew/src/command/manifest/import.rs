@@ -35,17 +35,17 @@ pub(super) struct ImportOptions<'a> {
     pub(super) command: &'a [String],
 }
 
-pub(super) fn run(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<ExitKind, CommandError> {
+pub(super) fn run(context: &CommandContext, options: &ImportOptions<'_>) -> Result<ExitKind, CommandError> {
     new_file::check_name(options.name)?;
-    let definitions = list_tools(setting, options)?;
+    let definitions = list_tools(context, options)?;
     let tools: Map<String, Value> =
         serde_json::from_slice(&definitions).map_err(|error| CommandError::failed(error.to_string()))?;
     let commands = tools.iter().map(|(name, tool)| command_text(options, name, tool));
     let text = format!("{}{}", header(options), commands.collect::<String>());
     // A schema that Sinew cannot use must not be written.
     load(options.name, &text)?;
-    let file = new_file::write(setting, options.name, &text)?;
-    let pins = accepted_config::pin_store(setting.home(), PinVersion::Accepted);
+    let file = new_file::write(context, options.name, &text)?;
+    let pins = accepted_config::pin_store(context.home(), PinVersion::Accepted);
     pins.accept(options.name, &definitions).map_err(|error| CommandError::failed(error.to_string()))?;
     print_result_line(format!("{} was written with {} tools:", file.display(), tools.len()))?;
     for name in tools.keys() {
@@ -56,7 +56,7 @@ pub(super) fn run(setting: &CommandContext, options: &ImportOptions<'_>) -> Resu
 }
 
 /// Starts the server and returns the definitions of its tools.
-fn list_tools(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<Vec<u8>, CommandError> {
+fn list_tools(context: &CommandContext, options: &ImportOptions<'_>) -> Result<Vec<u8>, CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::failed(error);
     let probe = format!(
         "{}    - {{name: {PROBE_COMMAND}, category: read_only, risk_level: low, parameters: [], timeout_seconds: {START_SECONDS}}}\n",
@@ -68,10 +68,10 @@ fn list_tools(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<V
     let _guard = runtime.enter();
     let folder =
         tempfile::Builder::new().prefix("sinew-import-").tempdir().map_err(|error| failed(&error))?;
-    let settings = setting.settings()?;
+    let settings = context.settings()?;
     let web = compose::shared_web(&settings)?;
     let mut registry = ToolRegistry::new();
-    let undo = compose::undo_store(setting, &settings);
+    let undo = compose::undo_store(context, &settings);
     let sandbox = Sandbox::of_this_process();
     toolbox::register(&mut registry, sandbox, toolbox::Internals::of_this_process(), web, &undo)
         .map_err(|error| failed(&error))?;
@@ -84,8 +84,8 @@ fn list_tools(setting: &CommandContext, options: &ImportOptions<'_>) -> Result<V
     }
     let tool = format!("{}.{PROBE_COMMAND}", options.name);
     let access = TestAccess::Configured { network_for: options.network.then_some(tool.as_str()) };
-    let layer = compose::test_layer(setting, registry, folder.path(), access)?;
-    let request = call::embedded_request(setting, tool, json!({}));
+    let layer = compose::test_layer(context, registry, folder.path(), access)?;
+    let request = call::embedded_request(context, tool, json!({}));
     let request = CallRequest { approval_mode: ApprovalMode::Never, cwd: None, ..request };
     let result = runtime.block_on(layer.execute(request));
     let found = pins.read_all().map_err(|error| failed(&error))?.remove(options.name);

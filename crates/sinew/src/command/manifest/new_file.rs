@@ -71,7 +71,7 @@ const META: &str = "  meta_specific:
 ";
 
 pub(super) fn run(
-    setting: &CommandContext,
+    context: &CommandContext,
     name: &str,
     kind: ManifestKind,
 ) -> Result<ExitKind, CommandError> {
@@ -82,15 +82,15 @@ pub(super) fn run(
         ManifestKind::Meta => ("meta", META),
     };
     let text = format!("{CORE}{section}").replace("NAME", name).replace("TYPE", word);
-    let file = write(setting, name, &text)?;
+    let file = write(context, name, &text)?;
     print_result_line(format!("{} was written. Edit it, then: sinew manifest check {0}", file.display()))?;
     Ok(ExitKind::Done)
 }
 
 /// Writes a manifest into the folder of this home. An existing file is not replaced.
-pub(super) fn write(setting: &CommandContext, name: &str, text: &str) -> Result<PathBuf, CommandError> {
+pub(super) fn write(context: &CommandContext, name: &str, text: &str) -> Result<PathBuf, CommandError> {
     check_name(name)?;
-    let folder = setting.home().tools_dir();
+    let folder = context.home().tools_dir();
     let file = folder.join(format!("{name}.yaml"));
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::AlreadyExists => {

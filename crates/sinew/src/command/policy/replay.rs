@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use execution::ConfigSnapshot;
-use execution::host::Host;
 use governance::Policy;
+use governance::files::VerdictKind;
 use guardrail::CuratedGuardrails;
 use jiff::Timestamp;
 use ledger::{LedgerEntry, LedgerReader, LedgerRecord, RecordFilter};
@@ -35,22 +35,22 @@ struct ReplayTally {
     /// Calls that were refused when they were made.
     refusals: usize,
     /// Samples of calls that the candidate decides differently, by tool, recorded verdict and new verdict.
-    changed: BTreeMap<(String, &'static str, String), Vec<Value>>,
+    changed: BTreeMap<(String, String, String), Vec<Value>>,
 }
 
 pub(crate) fn run(
-    setting: &CommandContext,
+    context: &CommandContext,
     against: &Path,
     since: Timestamp,
     output: JsonArgs,
 ) -> Result<ExitKind, CommandError> {
-    let snapshot = compose::config_snapshot(setting, &setting.settings()?, WorkspaceSelection::Configured)?;
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
     let loaded =
-        Policy::load(against, &compose::policy_environment(setting)).map_err(CommandError::configuration)?;
+        Policy::load(against, &compose::policy_environment(context)).map_err(CommandError::configuration)?;
     let candidate = loaded.on_the_machine_of(&snapshot.policy);
     let definitions = definitions(&snapshot);
     candidate.check_tools(definitions.iter().copied()).map_err(CommandError::configuration)?;
-    let folder = compose::ledger_dir(setting);
+    let folder = compose::ledger_dir(context);
     let of = |kind: &str| RecordFilter {
         kind: Some(kind.to_owned()),
         since: Some(since),
@@ -83,9 +83,9 @@ fn curated_map_differences(
 
 /// Returns the definitions of all tools, including host tools, except host tools with the name of a
 /// registered tool.
-fn definitions(snapshot: &ConfigSnapshot) -> Vec<&ToolDefinition> {
+pub(super) fn definitions(snapshot: &ConfigSnapshot) -> Vec<&ToolDefinition> {
     let mut all: Vec<&ToolDefinition> = snapshot.registry.definitions().map(AsRef::as_ref).collect();
-    for judged in snapshot.hosts.iter().flat_map(Host::definitions) {
+    for judged in snapshot.hosts.iter().flat_map(|host| host.judged_definitions(&snapshot.policy)) {
         if !all.iter().any(|known| known.name() == judged.name()) {
             all.push(judged);
         }
@@ -105,8 +105,8 @@ impl ReplayTally {
             self.unjudged += 1;
             return;
         };
-        let was = recorded_verdict(record);
-        if found.verdict.to_string() == was {
+        let Some(was) = recorded_verdict(&record.entry) else { return };
+        if found.verdict == was {
             self.same += 1;
             return;
         }
@@ -117,7 +117,10 @@ impl ReplayTally {
             .or(found.approval_rules.first().cloned());
         let sample = json!({"call_id": body.get("call_id"), "time": record.time.to_string(), "found": found.summary(),
             "rule": rule});
-        self.changed.entry((tool.to_owned(), was, found.verdict.to_string())).or_default().push(sample);
+        self.changed
+            .entry((tool.to_owned(), was.to_string(), found.verdict.to_string()))
+            .or_default()
+            .push(sample);
     }
 
     fn print_json(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {
@@ -151,7 +154,7 @@ impl ReplayTally {
         }
         for ((tool, was, verdict), samples) in &self.changed {
             let count = samples.len();
-            let (style, before) = match *was {
+            let (style, before) = match was.as_str() {
                 "allow" => (WARNING_STYLE, "permitted"),
                 "ask" => (ERROR_STYLE, "approval required"),
                 _ => (ERROR_STYLE, "refused"),
@@ -189,16 +192,17 @@ impl ReplayTally {
     }
 }
 
-/// Returns the verdict of the rules when the call was made, whatever the operator decided afterwards.
-fn recorded_verdict(record: &LedgerRecord) -> &'static str {
-    match &record.entry {
-        LedgerEntry::Refusal(refused) => match refused.code {
+/// Returns the verdict of the rules when the call was made, whatever the operator decided afterwards. `None` for an
+/// entry without a verdict.
+pub(super) fn recorded_verdict(entry: &LedgerEntry) -> Option<VerdictKind> {
+    if let LedgerEntry::Refusal(refused) = entry {
+        return Some(match refused.code {
             RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalDenied => {
-                "ask"
+                VerdictKind::Ask
             }
-            _ => "deny",
-        },
-        LedgerEntry::Decision(decision) if decision.approval_id.is_some() => "ask",
-        _ => "allow",
+            _ => VerdictKind::Deny,
+        });
     }
+    let asked = entry.decision()?.approval_id.is_some();
+    Some(if asked { VerdictKind::Ask } else { VerdictKind::Allow })
 }

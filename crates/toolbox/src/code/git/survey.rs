@@ -37,9 +37,9 @@ impl RepositorySurvey {
     pub(super) fn parse(text: &str) -> Option<RepositorySurvey> {
         let mut sections = text.splitn(4, '\0');
         let version = sections.next()?.trim().strip_prefix("git version ")?.to_owned();
-        let places: Vec<&str> = sections.next()?.lines().collect();
+        let lines: Vec<&str> = sections.next()?.lines().collect();
         // A path with a line break produces extra lines, and is refused by this match.
-        let [bare, format, folder, shared, top] = places.as_slice() else { return None };
+        let [bare, format, folder, shared, top] = lines.as_slice() else { return None };
         let empty_tree = match *format {
             "sha1" => "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
             "sha256" => "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",

@@ -147,7 +147,7 @@ fn command_output(permit: &Permit, report: &RunReport) -> CommandOutput {
 }
 
 fn spill_reference(captured: &Captured) -> Option<SpillReference> {
-    captured.spilled.as_ref().map(|kept| SpillReference { id: kept.id.clone(), bytes: kept.bytes })
+    captured.spilled.as_ref().map(|spilled| SpillReference { id: spilled.id.clone(), bytes: spilled.bytes })
 }
 
 /// Returns the output as text, with a line in place of omitted bytes, or head and tail as base64 if it is not

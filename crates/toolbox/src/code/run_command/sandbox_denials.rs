@@ -106,7 +106,7 @@ const LIMIT_PHRASES: &[(&str, &str)] = &[
 /// Returns how to grant the operation that this line reports as failed, if the sandbox probably denied it.
 fn grant_hint(line: &str, granted: &RunGrants<'_>) -> Option<String> {
     let lower = line.to_ascii_lowercase();
-    let message_text = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let contains_any = |phrases: &[&str]| phrases.iter().any(|word| lower.contains(word));
     let network = [
         "network is unreachable",
         "could not resolve host",
@@ -115,22 +115,22 @@ fn grant_hint(line: &str, granted: &RunGrants<'_>) -> Option<String> {
         "connection refused",
         "socket: operation not permitted",
     ];
-    if message_text(&network) {
+    if contains_any(&network) {
         return match granted.network {
             NetworkAccess::Off => Some("`network: loopback` or `network: full` in tools.yaml".to_owned()),
             NetworkAccess::Loopback => Some("`network: full` in tools.yaml".to_owned()),
             NetworkAccess::Full => None,
         };
     }
-    if let Some((_, grant)) = LIMIT_PHRASES.iter().find(|(words, _)| lower.contains(words)) {
+    if let Some((_, grant)) = LIMIT_PHRASES.iter().find(|(phrase, _)| lower.contains(phrase)) {
         return Some((*grant).to_owned());
     }
-    if message_text(&["no space left on device"])
+    if contains_any(&["no space left on device"])
         && first_absolute_path(line).is_some_and(|path| path.starts_with("/tmp"))
     {
         return Some("`memory_mb` in tools.yaml: /tmp is in memory".to_owned());
     }
-    let complaint = DENIAL_PHRASES.iter().find_map(|words| lower.find(words))?;
+    let complaint = DENIAL_PHRASES.iter().find_map(|phrase| lower.find(phrase))?;
     let path = match first_absolute_path(line) {
         Some(path) => path.to_owned(),
         None => granted.directory.join(name_near(line, complaint)?),
@@ -185,7 +185,7 @@ pub(super) fn denial_note(permit: &Permit, report: &RunReport) -> Option<String>
     });
     let phrases =
         ["permission denied", "operation not permitted", "read-only file system", "network is unreachable"];
-    let looks_denied = phrases.iter().any(|words| outputs.iter().any(|output| output.contains(words)));
+    let looks_denied = phrases.iter().any(|phrase| outputs.iter().any(|output| output.contains(phrase)));
     if matches!(report.end, RunEnd::Exited(0)) || !looks_denied {
         return None;
     }

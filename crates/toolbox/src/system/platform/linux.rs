@@ -83,19 +83,20 @@ pub(in crate::system) fn port_listeners(port: u16) -> (usize, Vec<i64>) {
             inode.is_some_and(|inode| sockets.contains(&inode))
         })
     };
-    let held = if sockets.is_empty() { Vec::new() } else { all_pids().into_iter().filter(holds).collect() };
-    (sockets.len(), held)
+    let holders =
+        if sockets.is_empty() { Vec::new() } else { all_pids().into_iter().filter(holds).collect() };
+    (sockets.len(), holders)
 }
 
 /// Returns the inodes of the sockets in a table that listen on this port: state LISTEN for TCP, unconnected
 /// for UDP.
 fn listening_inodes(table: &str, port: u16) -> Vec<u64> {
     let one = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (_, local) = words.get(1)?.rsplit_once(':')?;
-        let waits = matches!(*words.get(3)?, "0A" | "07");
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let (_, local) = columns.get(1)?.rsplit_once(':')?;
+        let waits = matches!(*columns.get(3)?, "0A" | "07");
         let is_it = u16::from_str_radix(local, 16).ok()? == port;
-        (waits && is_it).then(|| words.get(9)?.parse().ok()).flatten()
+        (waits && is_it).then(|| columns.get(9)?.parse().ok()).flatten()
     };
     table.lines().filter_map(one).collect()
 }
@@ -157,12 +158,12 @@ impl ProcStat {
     fn parse(line: &str) -> Option<ProcStat> {
         let (head, rest) = line.rsplit_once(')')?;
         let (_, name) = head.split_once('(')?;
-        let words: Vec<&str> = rest.split_whitespace().collect();
-        let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
+        let columns: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| columns.get(at).and_then(|word| word.parse::<u64>().ok());
         Some(ProcStat {
             name: name.to_owned(),
-            state: words.first()?.chars().next()?,
-            parent: words.get(1)?.parse().ok()?,
+            state: columns.first()?.chars().next()?,
+            parent: columns.get(1)?.parse().ok()?,
             cpu_ticks: number(11)?.saturating_add(number(12)?),
             threads: number(17)?,
             start_ticks: number(19)?,

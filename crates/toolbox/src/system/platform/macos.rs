@@ -62,8 +62,8 @@ pub(in crate::system) fn query_logs(query: &LogQuery) -> Result<LogResult, Failu
     unified_log::read(query)
 }
 
-fn program_stdout(program: &str, words: &[&str]) -> Option<String> {
-    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let output = bounded_command::run(program, &words, TIMEOUT, MAX_OUTPUT_BYTES).ok()?;
+fn program_stdout(program: &str, arguments: &[&str]) -> Option<String> {
+    let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    let output = bounded_command::run(program, &arguments, TIMEOUT, MAX_OUTPUT_BYTES).ok()?;
     String::from_utf8(output.stdout).ok()
 }

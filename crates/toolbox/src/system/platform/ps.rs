@@ -15,15 +15,15 @@ pub(super) fn parse_process(
     to_utc: impl Fn(DateTime) -> Option<f64>,
     now: f64,
 ) -> Option<ProcessFacts> {
-    let mut words = line.split_whitespace();
-    let (pid, parent) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let (user, state) = (words.next()?.parse().ok()?, words.next()?.chars().next()?);
+    let mut columns = line.split_whitespace();
+    let (pid, parent) = (columns.next()?.parse().ok()?, columns.next()?.parse().ok()?);
+    let (user, state) = (columns.next()?.parse().ok()?, columns.next()?.chars().next()?);
     // `Mon Nov 16 10:11:12 2026`
-    let date: Vec<&str> = words.by_ref().take(5).collect();
+    let date: Vec<&str> = columns.by_ref().take(5).collect();
     let started = DateTime::strptime("%a %b %d %H:%M:%S %Y", date.join(" ")).ok().and_then(to_utc)?;
-    let (time, percent) = (words.next()?, words.next()?.parse::<f64>().ok());
-    let resident = words.next()?.parse::<u64>().ok();
-    let path = words.collect::<Vec<_>>().join(" ");
+    let (time, percent) = (columns.next()?, columns.next()?.parse::<f64>().ok());
+    let resident = columns.next()?.parse::<u64>().ok();
+    let path = columns.collect::<Vec<_>>().join(" ");
     let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
     let mut unavailable = BTreeMap::new();
     for field in ["threads", "open_files"] {

@@ -65,9 +65,9 @@ impl ProviderOutcome {
     /// Returns the outcome of an HTTP status, or nothing if the body decides.
     pub(super) fn of_status(
         engine: SearchEngine,
-        answer: &HttpResponse,
+        response: &HttpResponse,
     ) -> Option<(ProviderOutcome, String)> {
-        let status = answer.status;
+        let status = response.status;
         let outcome = match (engine, status) {
             // A challenge page comes with status 202 or 200, so the body decides.
             (SearchEngine::DuckduckgoHtml | SearchEngine::DuckduckgoLite, 200 | 202) => return None,

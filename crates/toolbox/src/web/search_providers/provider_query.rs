@@ -37,7 +37,7 @@ pub(crate) enum RecencyRange {
 }
 
 /// Result of querying a provider.
-pub(crate) struct ProviderAnswer {
+pub(crate) struct ProviderResult {
     pub(crate) outcome: ProviderOutcome,
     pub(crate) detail: Option<String>,
     pub(crate) retry_after: Option<Duration>,
@@ -47,14 +47,14 @@ pub(crate) struct ProviderAnswer {
     pub(crate) read: Option<page_reader::WorkerReading>,
 }
 
-impl ProviderAnswer {
+impl ProviderResult {
     fn new(outcome: ProviderOutcome, detail: impl Into<String>) -> Self {
         let detail = Some(detail.into());
-        ProviderAnswer { outcome, detail, retry_after: None, hits: Vec::new(), refusal: None, read: None }
+        ProviderResult { outcome, detail, retry_after: None, hits: Vec::new(), refusal: None, read: None }
     }
 
     /// Masks the API key wherever the provider repeats it.
-    fn mask_key(mut self, credential: &Credential) -> ProviderAnswer {
+    fn mask_key(mut self, credential: &Credential) -> ProviderResult {
         let mask = |text: &mut String| {
             if let Some(masked) = credential.mask(text) {
                 *text = masked;
@@ -76,81 +76,82 @@ pub(crate) async fn query_provider(
     link: &ProviderSlot,
     search: SearchRequest<'_>,
     deadline: Instant,
-) -> Result<ProviderAnswer, Failure> {
+) -> Result<ProviderResult, Failure> {
     let provider = &link.provider;
-    let question = match build_request(provider, search, &state.user_agent) {
-        Ok(question) => question,
-        Err(why) => return Ok(ProviderAnswer::new(ProviderOutcome::Auth, why)),
+    let request = match build_request(provider, search, &state.user_agent) {
+        Ok(request) => request,
+        Err(why) => return Ok(ProviderResult::new(ProviderOutcome::Auth, why)),
     };
     let caps = ResponseLimits { body_bytes: max_response_bytes(permit), deadline };
-    let answer = match state.gateway.send(permit, &question, caps).await {
-        Ok(answer) => answer,
+    let response = match state.gateway.send(permit, &request, caps).await {
+        Ok(response) => response,
         Err(error) => {
             let (outcome, detail) = ProviderOutcome::of_error(&error);
             let refusal = match error {
                 OutboundError::Denied(refusal) => Some(refusal),
                 _ => None,
             };
-            return Ok(ProviderAnswer { refusal, ..ProviderAnswer::new(outcome, detail) });
+            return Ok(ProviderResult { refusal, ..ProviderResult::new(outcome, detail) });
         }
     };
     let retry_after =
-        answer.retry_after.as_deref().and_then(|text| text.parse().ok()).map(Duration::from_secs);
-    if let Some((outcome, detail)) = ProviderOutcome::of_status(provider.engine, &answer) {
-        return Ok(ProviderAnswer { retry_after, ..ProviderAnswer::new(outcome, detail) });
+        response.retry_after.as_deref().and_then(|text| text.parse().ok()).map(Duration::from_secs);
+    if let Some((outcome, detail)) = ProviderOutcome::of_status(provider.engine, &response) {
+        return Ok(ProviderResult { retry_after, ..ProviderResult::new(outcome, detail) });
     }
-    let provider_answer = read_answer(sandbox, provider.engine, &answer, search.max_results, caps).await?;
-    Ok(match &question.credential {
-        Some(credential) => provider_answer.mask_key(credential),
-        None => provider_answer,
+    let provider_result =
+        parse_results(sandbox, provider.engine, &response, search.max_results, caps).await?;
+    Ok(match &request.credential {
+        Some(credential) => provider_result.mask_key(credential),
+        None => provider_result,
     })
 }
 
-async fn read_answer(
+async fn parse_results(
     sandbox: &Sandbox,
     engine: SearchEngine,
-    answer: &HttpResponse,
+    response: &HttpResponse,
     most: usize,
     caps: ResponseLimits,
-) -> Result<ProviderAnswer, Failure> {
+) -> Result<ProviderResult, Failure> {
     let read = page_reader::read_document(
         sandbox,
-        answer,
+        response,
         ExtractionPurpose::Results { engine, most },
         caps.body_bytes,
         caps.deadline,
     )
     .await?;
-    let provider_answer = match &read.reading {
+    let provider_result = match &read.reading {
         ExtractionReply::Results(SearchOutcome::Hits(hits)) => {
             let hits = hits.clone();
-            ProviderAnswer { hits, detail: None, ..ProviderAnswer::new(ProviderOutcome::Ok, "") }
+            ProviderResult { hits, detail: None, ..ProviderResult::new(ProviderOutcome::Ok, "") }
         }
         // A challenge page that is not recognised must not be reported as an empty result.
-        ExtractionReply::Results(SearchOutcome::Nothing) if answer.status == 202 => {
-            ProviderAnswer::new(ProviderOutcome::Blocked, "status 202")
+        ExtractionReply::Results(SearchOutcome::Nothing) if response.status == 202 => {
+            ProviderResult::new(ProviderOutcome::Blocked, "status 202")
         }
         ExtractionReply::Results(SearchOutcome::Nothing) => {
-            ProviderAnswer { detail: None, ..ProviderAnswer::new(ProviderOutcome::Empty, "") }
+            ProviderResult { detail: None, ..ProviderResult::new(ProviderOutcome::Empty, "") }
         }
         ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::Blocked, why)) => {
-            ProviderAnswer::new(ProviderOutcome::Blocked, why.clone())
+            ProviderResult::new(ProviderOutcome::Blocked, why.clone())
         }
         ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::ParseChanged, _))
-            if answer.status == 202 =>
+            if response.status == 202 =>
         {
-            ProviderAnswer::new(ProviderOutcome::Blocked, "status 202")
+            ProviderResult::new(ProviderOutcome::Blocked, "status 202")
         }
         ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::ParseChanged, why))
         | ExtractionReply::Undecodable(why) => {
-            ProviderAnswer::new(ProviderOutcome::ParseChanged, why.clone())
+            ProviderResult::new(ProviderOutcome::ParseChanged, why.clone())
         }
-        ExtractionReply::Page(_) | ExtractionReply::Robots(_) => ProviderAnswer::new(
+        ExtractionReply::Page(_) | ExtractionReply::Robots(_) => ProviderResult::new(
             ProviderOutcome::ParseChanged,
             "the page worker returned the wrong kind of result",
         ),
     };
-    Ok(ProviderAnswer { read: Some(read), ..provider_answer })
+    Ok(ProviderResult { read: Some(read), ..provider_result })
 }
 
 /// Builds the request in the provider's protocol, with its API key, or returns why there is no key.
@@ -160,8 +161,8 @@ fn build_request(
     user_agent: &str,
 ) -> Result<HttpRequest, String> {
     let url = &provider.url;
-    let base = |question: HttpRequest, accept: &str| {
-        question
+    let base = |request: HttpRequest, accept: &str| {
+        request
             .header("user-agent", user_agent)
             .header("accept", accept)
             .header("accept-language", "en;q=0.9")
@@ -177,9 +178,9 @@ fn build_request(
                 form.append_pair("df", range_letter(range));
             }
             let origin = Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default();
-            let question =
+            let request =
                 HttpRequest { method: HttpMethod::Post, body: form.finish().into(), ..HttpRequest::get(url) };
-            Ok(base(question, "text/html")
+            Ok(base(request, "text/html")
                 .header("content-type", "application/x-www-form-urlencoded")
                 .header("referer", format!("{origin}/")))
         }
@@ -205,10 +206,10 @@ fn build_request(
                 vec![("q", search.query), ("count", count.as_str()), ("text_decorations", "false")];
             let freshness = search.range.map(|range| format!("p{}", range_letter(range)));
             pairs.extend(freshness.as_deref().map(|freshness| ("freshness", freshness)));
-            let question = base(HttpRequest::get(with_query(url, &pairs)), "application/json");
+            let request = base(HttpRequest::get(with_query(url, &pairs)), "application/json");
             Ok(HttpRequest {
                 credential: Some(provider_credential(provider, Some("x-subscription-token"))?),
-                ..question
+                ..request
             })
         }
         SearchEngine::Tavily => {
@@ -219,13 +220,13 @@ fn build_request(
                 RecencyRange::Year => "year",
             });
             let body = json!({"query": search.query, "max_results": search.max_results, "time_range": range});
-            let question = HttpRequest {
+            let request = HttpRequest {
                 method: HttpMethod::Post,
                 body: body.to_string().into(),
                 ..HttpRequest::get(url)
             };
-            let question = base(question, "application/json").header("content-type", "application/json");
-            Ok(HttpRequest { credential: Some(provider_credential(provider, None)?), ..question })
+            let request = base(request, "application/json").header("content-type", "application/json");
+            Ok(HttpRequest { credential: Some(provider_credential(provider, None)?), ..request })
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Rate of requests to a search provider. Requests during a block prolong the block.
+//! Pacing of requests to a search provider: minimum interval, and pauses after failures.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ const MAX_PAUSE: Duration = Duration::from_secs(24 * 60 * 60);
 struct Pause {
     outcome: ProviderOutcome,
     until: Instant,
-    /// Call whose retry may ignore the pause: the one that met a fault of the network.
+    /// Call whose retry ignores the pause, because its own network error caused it.
     retried_by: Option<CallId>,
 }
 
-/// Rate state of one provider.
+/// Minimum interval and current pause of one provider.
 #[derive(Debug)]
 pub(super) struct RequestPacing {
     min_interval: Duration,
@@ -35,18 +35,13 @@ pub(super) struct RequestPacing {
 impl RequestPacing {
     /// Creates the initial state, without a pause.
     pub(super) fn for_engine(engine: SearchEngine) -> Self {
-        let between = match engine {
+        let min_interval = match engine {
             SearchEngine::DuckduckgoHtml | SearchEngine::DuckduckgoLite | SearchEngine::Brave => {
                 Duration::from_secs(1)
             }
             SearchEngine::Searxng | SearchEngine::Tavily => Duration::from_millis(200),
         };
-        RequestPacing {
-            min_interval: between,
-            next_request: None,
-            pause: None,
-            next_block_pause: INITIAL_BLOCK_PAUSE,
-        }
+        RequestPacing { min_interval, next_request: None, pause: None, next_block_pause: INITIAL_BLOCK_PAUSE }
     }
 
     /// Reserves the time of the next request, or returns why the provider is paused and for how long.
@@ -60,9 +55,9 @@ impl RequestPacing {
             return Err((pause.outcome, pause.until - now));
         }
         self.pause = None;
-        let turn = self.next_request.map_or(now, |next| next.max(now));
-        self.next_request = Some(turn + self.min_interval);
-        Ok(turn)
+        let start = self.next_request.map_or(now, |next| next.max(now));
+        self.next_request = Some(start + self.min_interval);
+        Ok(start)
     }
 
     /// Records the outcome of a call and returns how long the provider is paused for it.

@@ -54,7 +54,7 @@ impl ExampleRuns {
     /// Runs the examples one after another.
     pub(super) fn run(
         self,
-        setting: &CommandContext,
+        context: &CommandContext,
         registry: ToolRegistry,
         runtime: &Runtime,
     ) -> Vec<(usize, TestExtent, Option<String>)> {
@@ -67,13 +67,13 @@ impl ExampleRuns {
         });
         let _guard = runtime.enter();
         let layer = folder.and_then(|folder| {
-            Ok((compose::test_layer(setting, registry, folder.path(), TestAccess::Nothing)?, folder))
+            Ok((compose::test_layer(context, registry, folder.path(), TestAccess::Nothing)?, folder))
         });
         let calls = self.calls.into_iter();
         match layer {
             Ok((layer, _folder)) => calls
                 .map(|(index, tool, example)| {
-                    let result = runtime.block_on(run_example(&layer, setting, tool, &example));
+                    let result = runtime.block_on(run_example(&layer, context, tool, &example));
                     let (how, broken) = evaluate_result(&result, &example);
                     (index, how, broken)
                 })
@@ -87,11 +87,11 @@ impl ExampleRuns {
 
 async fn run_example(
     layer: &Arc<ToolExecutionLayer>,
-    setting: &CommandContext,
+    context: &CommandContext,
     tool: String,
     example: &CommandExample,
 ) -> ToolResult {
-    let request = call::embedded_request(setting, tool, Value::Object(example.input.clone()));
+    let request = call::embedded_request(context, tool, Value::Object(example.input.clone()));
     layer.execute(CallRequest { approval_mode: ApprovalMode::Never, cwd: None, ..request }).await
 }
 
