@@ -90,7 +90,7 @@ pub(crate) fn project_recipe() -> String {
     recipe.expect("the page shows a project policy").to_owned()
 }
 
-/// Tests of a project that write into the project, and what became of their attempts.
+/// Tests of a project that write into the project, and the results of their attempts.
 const WRITING_TESTS: &str = "\
 import pathlib, unittest
 class Writes(unittest.TestCase):

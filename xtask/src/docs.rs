@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: generates the tool reference, the JSON Schemas and the command-line page from the
-//! output of the built program, the protocol reference from the server's descriptions of its methods, and the
-//! types of the client libraries from the schema of the protocol. `tidy` reports pages that differ; none of
-//! them is edited by hand.
+//! output of the built program. Also generates the protocol reference from the server's descriptions of its
+//! methods, and the types of the client libraries from the schema of the protocol. `tidy` reports pages that
+//! differ; none of them is edited by hand.
 
 mod cli_page;
 mod client_types;

@@ -18,8 +18,8 @@ use crate::{process, project};
 /// Name of the user, who is created if there is none of this name.
 const NAME: &str = "sinew-tests";
 
-/// Makes directories reachable that are in a directory closed to other users, such as root's home: in a mount
-/// namespace of its own, an empty directory covers the closed one, with the needed entries bound into it
+/// Makes directories reachable that are in a directory closed to other users, such as root's home. In a mount
+/// namespace of its own, an empty directory covers the closed one, and the needed entries are bound into it
 /// under their old names. The arguments are the entries, `--`, and the command.
 const REVEAL: &str = r#"
 stash=$(mktemp -d /tmp/sinew-stash.XXXXXX)

@@ -18,9 +18,9 @@ use argon2::{Algorithm, Argon2, Params, Version};
 
 use attempts::PinAttempts;
 
-/// Limits of the length of a PIN. An attacker with a copy of the file can guess offline, about ten guesses
-/// per second and core: four digits last a quarter of an hour, six digits a day, six letters and digits for
-/// years.
+/// Limits of the length of a PIN. An attacker with a copy of the file can guess offline, with about ten
+/// guesses per second and core. Four digits last a quarter of an hour, six digits a day, six letters and
+/// digits for years.
 const MIN_CHARACTERS: usize = 6;
 const MAX_CHARACTERS: usize = 128;
 /// Cost of one guess, for the daemon too: memory in KiB and passes over it.

@@ -300,9 +300,10 @@ impl ApprovalQueue {
         }
     }
 
-    /// Newest request for this effect that answers a call of this caller without an approval id: an open one of the same
-    /// process or worker session, or one of the same party that was denied after `since`. A denial applies to every
-    /// process that uses the client's name, an approval only to the process that asked.
+    /// Newest request for this effect that answers a call of this caller without an approval id. It is open
+    /// and from the same process or worker session, or it is from the same party and was denied after
+    /// `since`. A denial applies to every process that uses the client's name, an approval only to the
+    /// process that requested it.
     pub(crate) fn find_earlier(
         &self,
         digest: &str,

@@ -386,7 +386,7 @@ fn waiting_note(id: &str, left: Duration) -> ProgressNote {
     ProgressNote { data: Some(json!({"approval_id": id})), ..ProgressNote::with_message(message) }
 }
 
-/// Progress note by which a client knows that a call waits no longer.
+/// Progress note that informs a client that its call no longer waits.
 fn approved_note(id: &str) -> ProgressNote {
     let data = Some(json!({"approval_id": id, "approved": true}));
     ProgressNote {

@@ -91,7 +91,7 @@ pub(crate) struct PipelineCall {
     pub(crate) arguments_digest: SharedText,
     /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) snapshot: Arc<ConfigSnapshot>,
-    /// Snapshot that the other one is derived from, for a call that is permitted by a recording.
+    /// Snapshot from which `snapshot` is derived, for a call that a recording permits.
     pub(crate) recorded_from: Option<Arc<ConfigSnapshot>>,
     pub(crate) workspaces: Workspaces,
     pub(crate) progress: Progress,

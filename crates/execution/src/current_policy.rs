@@ -18,7 +18,7 @@ use crate::recording::RecordingState;
 pub(crate) struct CurrentPolicy {
     pub(crate) snapshot: ArcSwap<ConfigSnapshot>,
     pub(crate) mode: ModeCell,
-    /// Version of both. Waiting calls are judged again when it changes.
+    /// Version of the snapshot and the mode. Waiting calls are judged again when it changes.
     pub(crate) changes: watch::Sender<u64>,
     pub(crate) recording: RecordingState,
 }
@@ -33,8 +33,8 @@ impl CurrentPolicy {
         }
     }
 
-    /// Returns true if the mode or the rules changed since the call was judged, or if the recording ended by which
-    /// it was permitted.
+    /// Returns true if the mode or the rules changed since the call was judged, or if the recording that
+    /// permitted it has ended.
     pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
         let (judged_by, is_over) = match &call.recorded_from {
             Some(snapshot) => (snapshot, !self.recording.is_active()),
@@ -56,7 +56,7 @@ impl CurrentPolicy {
         let is_forbidden = |definition: &ToolDefinition| !snapshot.policy.may_run(definition, mode);
         match snapshot.policy.running_calls(mode) {
             RunningCalls::Finish => snapshot.release_resources(CacheScope::All, is_forbidden),
-            // If calls are cancelled, no tool keeps anything from before.
+            // If calls are cancelled, every tool also releases the resources that it keeps for further calls.
             RunningCalls::Cancel => {
                 active_calls.stop_forbidden(is_forbidden);
                 snapshot.release_resources(CacheScope::All, |_| true);

@@ -116,7 +116,7 @@ impl ToolExecutionLayer {
             let (recorded, mut again) =
                 explain_guarded(self, call.with_recording(snapshot), same, look).await;
             call = recorded;
-            // A call that the recording does not permit is refused as without it.
+            // A call that the recording does not permit is refused as if there were none.
             if !matches!(again.1.0, ExplainedVerdict::Deny { .. }) {
                 again.2.push("only while calls in this workspace are recorded".to_owned());
                 judged = again;

@@ -38,7 +38,7 @@ pub use unrecorded_judge::HostJudge;
 pub(crate) struct HostCallState {
     /// Rate limits of host calls, which must not use up the limits of calls that run.
     limits: CallLimits,
-    /// Host calls that were refused with advice, which a repetition overrides.
+    /// Host calls that were refused with advice. Repeating such a call overrides the refusal.
     advice: RepeatedAdvice,
 }
 

@@ -194,7 +194,7 @@ impl ToolExecutionLayer {
                             continue;
                         }
                         let mut refusal = refusal;
-                        // A call that the recording does not permit is refused as without it.
+                        // A call that the recording does not permit is refused as if there were none.
                         if call.is_recorded()
                             && !recording::is_decided_later(refusal.code)
                             && let Some((first, facts)) = first_refusal.take()
@@ -265,7 +265,7 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// Turns in which the requests of agents are handled.
+    /// Slots in which the requests of agents are handled.
     pub fn request_slots(&self) -> &RequestSlots {
         &self.request_slots
     }

@@ -1,5 +1,5 @@
-//! Recording of what a project needs: for a limited time, calls in one workspace that only an allowlist of their tool
-//! refuses are judged without these lists, run, and are recorded with that fact.
+//! Recording of what a project needs. For a limited time, a call in one workspace that only an allowlist of
+//! its tool refuses is judged again without these lists and runs. Its record states that.
 //!
 //! Applies in mode NORMAL only, and only to calls that run in the pipeline: a host would run its tools without a
 //! sandbox. The operator starts it; it ends at its deadline, on a change of the mode, on request and with the daemon.
@@ -137,7 +137,8 @@ impl RecordingState {
     }
 }
 
-/// Returns true for a refusal that the rules did not give: the operator, the caller or the daemon ended the call.
+/// Returns true for a refusal that does not come from the rules: the operator, the caller or the daemon ended
+/// the call.
 pub(crate) fn is_decided_later(code: RefusalCode) -> bool {
     match code {
         RefusalCode::ApprovalDenied
@@ -261,7 +262,8 @@ impl ToolExecutionLayer {
             self.record_end(&status, "another recording runs");
             return Err(RecordingError::AlreadyActive(status.workspace));
         }
-        // A change of the mode ends a recording that it finds.
+        // A change of the mode ends the recording only if it is active by then, so the mode is checked once
+        // more.
         let mode = self.current.mode.get();
         if mode != Mode::Normal {
             self.end_recording("the mode changed");

@@ -80,8 +80,8 @@ pub(crate) async fn run(
     Ok(ExecutionEnd::Ran { result, attempts })
 }
 
-/// Adds the cause of the first attempt to the failure of the second, which may only be its consequence: the
-/// deadline of the call can end the second attempt, although a fault of the network used up the time.
+/// Adds the cause of the first attempt to the failure of the second. The second failure may be a consequence
+/// of the first: the deadline can end the second attempt because a network fault used up the time.
 fn with_first_cause(mut last: Failure, first: Result<BoundedOutput, Failure>) -> Failure {
     let Err(first) = first else { return last };
     last.is_network_fault |= last.kind == FailureKind::TimedOut;

@@ -1,8 +1,8 @@
 //! Facts about the git directories that a path leads into, for the judge, and the check right before a change.
 //!
-//! The facts are gathered when a path is opened. Two calls that each add one of the last two entries would both pass
-//! then, so the entry itself is checked once more through the handle of its directory, while no other call can change
-//! an entry that counts there.
+//! The facts are gathered when a path is opened. Two calls that each add one of the last two entries would
+//! both pass then. So the entry itself is checked once more through the handle of its directory, while no
+//! other call can change a relevant entry there.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Opens the paths that a call names, and reads, writes and removes files through the opened handles.
 //!
 //! The kernel resolves each path of a caller once, to a handle. Governance judges the canonical name of that
-//! handle, and every later operation goes through the same handle: reads and listings use it directly, a
-//! write renames a temporary file to one plain name in its folder, a removal renames that name away. `..`,
-//! symbolic links and races between the check and the use therefore have no effect. The state before each
-//! change is saved, so that the change can be undone.
+//! handle, and every later operation goes through the same handle. Reads and listings use it directly. A
+//! write renames a temporary file to one plain name in its folder, and a removal renames that name away.
+//! `..`, symbolic links and races between the check and the use therefore have no effect. The state before
+//! each change is saved, so that the change can be undone.
 //!
 //! This crate does not decide whether a call may touch a path. No other crate opens a path that a caller
 //! named.

@@ -1,9 +1,9 @@
 //! Measures the cost of a decision: `cargo run --release -p governance --example measure -- [calls]`.
 //!
-//! Prints the median time of one call in `precheck` and in `judge`, without the time to open its paths, under
-//! the shipped policy and under a policy of 1,000 tools with 100 patterns each, and the ratio of the two.
-//! With `count judge N` it runs N calls through `precheck`, open and `judge` under the shipped policy and
-//! prints nothing, for use under an instruction counter.
+//! Prints the median time of one call in `precheck` and in `judge`, without the time to open its paths. The
+//! call is judged under the shipped policy and under a policy of 1,000 tools with 100 patterns each; the
+//! ratio of the two is printed too. With `count judge N` it runs N calls through `precheck`, open and `judge`
+//! under the shipped policy and prints nothing, for use under an instruction counter.
 
 use std::error::Error;
 use std::fmt::Write;

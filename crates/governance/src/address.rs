@@ -15,9 +15,9 @@ pub(crate) fn is_private(address: IpAddr) -> bool {
 
 /// Returns true if an address is blocked even if a policy file allows it.
 ///
-/// That is every link-local address and every other known cloud metadata address, because metadata services
-/// give the machine's credentials to any local process, and every address with an embedded IPv4 address at an
-/// unknown position, because its destination cannot be determined.
+/// These are the link-local addresses and all other known cloud metadata addresses, because metadata services
+/// give the machine's credentials to any local process. Addresses with an embedded IPv4 address at an unknown
+/// position are blocked too, because their destination cannot be determined.
 pub(crate) fn is_always_blocked(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_always_blocked_v4(address),

@@ -11,8 +11,8 @@ use crate::host_rules::NetworkTarget;
 use crate::pattern::PathPattern;
 use crate::policy_environment::{NameComparison, PathVariables};
 
-/// Asserts that a pattern, which is the first line, matches a path, which is the rest, exactly if the glob
-/// library says so, that a forbidding list matches all that an allowing one matches, and that a pattern without
+/// Compares a pattern, which is the first line, with the glob library on a path, which is the rest. Also
+/// asserts that a forbidding list matches everything that an allowing one matches, and that a pattern without
 /// wildcards matches the path it spells.
 pub fn fuzz_patterns(text: &str) {
     let (written, path) = text.split_once('\n').unwrap_or((text, "/a"));

@@ -43,8 +43,8 @@ impl Policy {
         costs.fold(0.0, |most, rules| rules.cost_per_call.max(most))
     }
 
-    /// Returns the rule by which results of a tool are reused. While a change of the policy waits, it must not
-    /// concern the rule.
+    /// Returns the rule by which results of a tool are reused. While a policy change waits, there is none
+    /// unless both policies have the same rule.
     pub fn result_cache(&self, tool: &ToolName) -> Option<&ResultCacheRule> {
         let mut rules = self.conjuncts().map(|policy| policy.tools.get(tool)?.result_cache.as_ref());
         let own = rules.next().flatten()?;

@@ -143,7 +143,7 @@ impl Policy {
     }
 
     /// Warns about forbidden patterns that apply to the arguments of a call but not to the files its program
-    /// opens: the sandbox hides existing paths, and it does not search the system folders for matches of a
+    /// opens. The sandbox hides existing paths, but it does not search the system folders for matches of a
     /// pattern.
     fn not_enforced_by_sandbox(&self, definition: &ToolDefinition) -> Vec<DocumentError> {
         let rules = self.tools.get(definition.name()).filter(|_| definition.requires_sandbox());

@@ -173,7 +173,7 @@ impl Ledger {
     /// outcome. The caller must not let the result leave the daemon before [`Ledger::conclude`] has returned `Ok`.
     ///
     /// A decision that must be on record before the call runs (a change, a high risk, an idempotency key, an
-    /// approval) is recorded at once all the same, and so is every decision while the ledger is unavailable.
+    /// approval) is still recorded at once. So is every decision while the ledger is unavailable.
     pub async fn intend_read<T>(
         &self,
         decision: RecordedDecision,

@@ -1,8 +1,8 @@
 //! Memory budget for long messages, shared by all connections.
 //!
 //! A message of up to `SMALL_MESSAGE_BYTES` is not counted. A longer one acquires a share of the budget first
-//! and keeps what it needs until its reply is ready, so that neither many connections nor many calls of one
-//! connection can add up to more than `TOTAL_BYTES`.
+//! and keeps it until its reply is ready. So neither many connections nor many calls of one connection can
+//! add up to more than `TOTAL_BYTES`.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time a peer that closed its sending side has for the calls in progress. An MCP client that ends closes its
 /// side first, and its processes must not outlive it by more than a second.
 const HALF_CLOSED_GRACE: Duration = Duration::from_millis(800);
-/// Time after which a connection with more lines to handle lets other connections use the thread.
+/// Time after which a connection with more lines to handle yields the thread to other connections.
 const MAX_BUSY_TIME: Duration = Duration::from_millis(1);
 /// Interval at which a half-closed connection is checked for a hang-up.
 const HANG_UP_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -84,7 +84,7 @@ struct ConnectionHandler<C: 'static> {
     /// True if the in-flight limit is reached and no reply has become ready for `queue_timeout`.
     is_stalled: bool,
     invalid_lines: u32,
-    /// Time spent on lines since the connection last let others run.
+    /// Time spent on lines since the connection last yielded.
     busy_time: Duration,
 }
 

@@ -1,7 +1,7 @@
 //! Bridge between standard input and output and the daemon's agent socket, line by line.
 //!
-//! The bridge outlives the daemon. When the connection breaks, it answers every open request with an error
-//! (no request is sent twice, because the call may have run), connects again and repeats the client's
+//! The bridge outlives the daemon. When the connection breaks, it answers every open request with an error;
+//! no request is sent twice, because the call may have run. It then connects again and repeats the client's
 //! handshake, so that the restart is invisible to the client.
 
 mod daemon_link;

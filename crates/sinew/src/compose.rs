@@ -235,7 +235,7 @@ pub(crate) fn check_guardrails_text(
     let tools = registry.definitions().filter_map(|definition| registry.get(definition.name().as_str()));
     let known = tools.map(|tool| KnownTool { definition: tool.definition(), schema: tool.schema() });
     let checked = CuratedGuardrails::load(folder.path()).and_then(|curated| curated.check_tools(known));
-    // The errors name the copy that was checked; the file of the user is meant.
+    // The errors name the copy that was checked; the message must name the user's file.
     let (copy, meant) = (file.display().to_string(), path.display().to_string());
     checked.map(drop).map_err(|error| CommandError::configuration(error.to_string().replace(&copy, &meant)))
 }

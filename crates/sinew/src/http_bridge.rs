@@ -2,7 +2,7 @@
 //!
 //! It runs in the process of `sinew mcp --http`, so the daemon itself never listens on a network. Every
 //! session has a process of its own, by which the daemon knows it, and every stateless request has its own
-//! connection. A connection to the daemon that ends, ends the calls on it.
+//! connection. When a connection to the daemon ends, the calls on it end too.
 
 mod access;
 mod connection_pool;

@@ -2,9 +2,10 @@
 //! rest may. After each such cut the daemon starts, no acknowledged change is without its record, and no change
 //! in the workspace is without its decision.
 //!
-//! `strace` lists what the daemon writes, syncs, renames and answers. Each cut is a moment in that list; the files
-//! are put into a state that a journaling file system could leave: contents as of the last sync, with any of
-//! the later writes, a last one torn; names as of the last sync of a folder, with the first of the later changes.
+//! `strace` lists what the daemon writes, syncs, renames and answers. Each cut is a moment in that list. The
+//! files are put into a state that a journaling file system could leave. Contents are as of the last sync,
+//! with any of the later writes, the last of which can be torn. Names are as of the last sync of a folder,
+//! with some of the later changes in their order.
 
 use std::collections::HashSet;
 

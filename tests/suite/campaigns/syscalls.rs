@@ -1,5 +1,6 @@
-//! Each system call of the daemon fails once at each position, with each error a machine in trouble returns:
-//! no effect without a record, no answer that never comes, and a daemon that works again afterwards.
+//! Each system call of the daemon fails once at each position, with each error that a faulty or overloaded
+//! machine returns. No effect happens without a record, every request gets a reply, and the daemon works
+//! again afterwards.
 //!
 //! `strace` injects the error at the nth such call of each thread.
 

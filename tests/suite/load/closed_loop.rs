@@ -1,5 +1,5 @@
-//! A crowd of connections in a closed loop, of whose calls every fifth is refused: no refused call is held back, and
-//! a caller that loops does not slow another one down. Each of the two callers beside the crowd is a process.
+//! Many connections in a closed loop; every fifth of their calls is refused. No refused call is delayed, and
+//! a caller that loops does not slow another one down. Each of these two callers is a process of its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -180,7 +180,7 @@ fn refused_calls_and_neighbours_of_a_loop_do_not_wait() {
         assert!(longest_refusal <= LONGEST_REFUSAL, "{notes}");
         assert!(factor <= 2.0, "{notes}");
     }
-    // A refusal is answered like any other call: it is not held back.
+    // A refusal is sent like any other reply, without a delay.
     let [refused_median, done_median] = [share(&mut crowd.refused, 500), share(&mut crowd.done, 500)];
     assert!(refused_median <= done_median.max(FLOOR) * 3, "{refused_median:?} and {done_median:?}: {notes}");
     let seconds = profile.phase.as_secs() * u64::from(profile.phases);

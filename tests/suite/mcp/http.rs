@@ -346,7 +346,8 @@ fn list_changes_are_sent_on_the_stream_of_the_session() {
     assert_eq!((position.as_deref(), data.as_str()), (Some("0-3"), ""), "the old message is not repeated");
 }
 
-/// Another program can connect to the port and keep silent. It gives way to a client with the token.
+/// Another program can connect to the port and keep silent. Its connection is closed in favour of a client
+/// with the token.
 #[test]
 fn silent_connections_do_not_delay_a_client() {
     let daemon = Daemon::start();
@@ -398,7 +399,7 @@ fn unused_session_ends_after_its_timeout() {
     wait_until("the session ends without its client", || session_processes(&bridge) == 0);
 }
 
-/// Requests that arrive together do not all take the last place.
+/// Requests that arrive together do not all get the last free slot.
 #[cfg(target_os = "linux")]
 #[test]
 fn sessions_that_start_together_keep_to_their_limit() {

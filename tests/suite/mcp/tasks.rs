@@ -1,5 +1,5 @@
-//! Tasks and forms: how a client hears of a call that waits for the operator, in revision 2025-11-25 and in the
-//! stateless one. Nothing that a client sends approves a call.
+//! Tasks and forms, by which a client is notified of a call that waits for the operator, in revision
+//! 2025-11-25 and in the stateless one. Nothing that a client sends approves a call.
 
 use std::time::{Duration, Instant};
 

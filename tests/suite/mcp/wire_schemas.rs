@@ -133,7 +133,7 @@ impl OfficialSchema {
     }
 }
 
-/// Way to the daemon.
+/// Transport to the daemon.
 enum Wire {
     Socket(Client),
     Bridge(Bridge),

@@ -34,7 +34,7 @@ const WHOLE: &str = "a governed read_file of 1 KiB";
 const MOST_SYSTEM_CALLS: f64 = 9.0;
 const MOST_ALLOCATIONS: f64 = 120.0;
 
-/// Counts all that the installed programs can count.
+/// Takes every count for which the program is installed.
 pub(crate) fn count(root: &Root, binary: &Path, folder: &Path, results: &mut Results) -> Result<()> {
     let folder = folder.join("counts");
     std::fs::create_dir_all(&folder)?;

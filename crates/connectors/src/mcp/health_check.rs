@@ -1,4 +1,4 @@
-//! Health check of a server. It is not judged by the policy on its own, so it must be a read-only command of
+//! Health check of a server. The policy does not judge it on its own. So it must be a read-only command of
 //! the same manifest, it is shown in approval requests, and it is not sent to a server process that can
 //! write.
 

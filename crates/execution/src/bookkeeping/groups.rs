@@ -17,7 +17,7 @@ use crate::call::redact_client_name;
 pub(super) const WINDOW: Duration = Duration::from_secs(10);
 /// Window of a group of all callers.
 pub(super) const MACHINE_WINDOW: Duration = Duration::from_secs(60);
-/// Groups of single callers at a time. Further ones are machine-wide.
+/// Maximum number of groups of single callers. Beyond it, records go to machine-wide groups.
 const MOST: usize = 512;
 
 /// Groups whose window has not ended.
@@ -31,10 +31,10 @@ pub(super) struct Groups {
 #[derive(Debug)]
 pub(super) struct Group {
     kind: &'static str,
-    /// The caller on record; null for all callers together.
+    /// Caller as recorded; null for all callers together.
     caller: Value,
     pub(super) count: u64,
-    /// Records beside those counted that were written in full.
+    /// Number of records that were written in full and are not in `count`.
     pub(super) in_full: u32,
     first: Timestamp,
     last: Timestamp,
@@ -42,14 +42,14 @@ pub(super) struct Group {
 }
 
 impl Groups {
-    /// Records of the group's window that were written in full.
+    /// Number of records in the group's window that were written in full.
     pub(super) fn in_full(&self, caller: &CallerKey, kind: Kind, now: Instant) -> u32 {
         let own = self.of_callers.get(&(*caller, kind)).filter(|group| now < group.ends);
         let wide = || self.machine_wide.get(kind.name()).filter(|_| self.of_callers.len() >= MOST);
         own.or_else(wide).map_or(0, |group| group.in_full)
     }
 
-    /// The group of a record. Where there are too many groups of callers it is machine-wide.
+    /// Returns the group of a record: that of its caller, or a machine-wide one if there are too many groups.
     pub(super) fn find_or_begin(
         &mut self,
         key: CallerKey,
@@ -58,7 +58,7 @@ impl Groups {
         now: Instant,
     ) -> &mut Group {
         let key = (key, kind);
-        // Its window has ended, and it is not written yet.
+        // The window of this group has ended, and its record is not written yet.
         if self.of_callers.get(&key).is_some_and(|group| group.ends <= now)
             && let Some(ended) = self.of_callers.remove(&key)
             && ended.count > 0
@@ -75,7 +75,7 @@ impl Groups {
         })
     }
 
-    /// Adds a group to the one of all callers.
+    /// Adds the counts of a group to the group of all callers.
     pub(super) fn merge(&mut self, group: &Group, now: Instant) {
         let begun = || Group::begin(group.kind, Value::Null, now + MACHINE_WINDOW);
         let wide = self.machine_wide.entry(group.kind).or_insert_with(begun);
@@ -113,12 +113,12 @@ impl Group {
         self.last = self.last.max(at);
     }
 
-    /// Size of its record, about.
+    /// Approximate size of the group's record, in bytes.
     pub(super) fn bytes(&self) -> usize {
         super::size_of(&self.note())
     }
 
-    /// The record of the group.
+    /// Ledger record of the group.
     pub(super) fn note(&self) -> NoteEntry {
         let Group { kind, caller, count, first, last, .. } = self;
         let owner = if caller.is_null() { "all callers" } else { "one caller" };

@@ -110,7 +110,7 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Sets the latch for good and wakes all waiters.
+    /// Sets the latch permanently and wakes all waiters.
     pub(crate) fn set(&self) {
         self.is_set.store(true, Ordering::Release);
         self.notify.notify_waiters();

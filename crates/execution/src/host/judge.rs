@@ -231,8 +231,8 @@ pub(super) fn explanation(
     Explanation { tool_name, mode, finding, rules, policy_hash, notes }
 }
 
-/// Replaces the definition as the rule that requires approval by the line of the host table, which made the
-/// definition.
+/// Names the line of the host table as the rule that requires approval, in place of the definition made from
+/// it.
 pub(super) fn with_location(
     table: Option<RuleRef>,
     finding: ExplainedVerdict,

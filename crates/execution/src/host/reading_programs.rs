@@ -1,9 +1,11 @@
-//! Programs of reading lines with the options that are known to read only what the words of a command name.
+//! Programs that a shell line may start if it only reads, with the options that read only what the words of
+//! the command name.
 //!
-//! One row describes a program on every system: GNU, BSD and, for `grep`, also ugrep, which some hosts run under that
-//! name. An option is in its row only if it has the same kind of meaning in all of them. Left out are options that read
-//! names from a file (`--files0-from`, `-c` of checksum programs), follow symbolic links below a folder (`grep -R`,
-//! `ls -L`, `du -D`), do not end (`tail -f`), or start programs (`--filter` of ugrep).
+//! One row describes a program on every system: GNU, BSD and, for `grep`, also ugrep, which some hosts run
+//! under that name. An option is in its row only if it is safe in all of them. These options are not in the
+//! table: options that read names from a file (`--files0-from`, `-c` of checksum programs), follow symbolic
+//! links below a folder (`grep -R`, `ls -L`, `du -D`), do not end (`tail -f`), or start programs (`--filter`
+//! of ugrep).
 
 /// Program with its known options. Long options are known by their full names only.
 #[derive(Debug)]

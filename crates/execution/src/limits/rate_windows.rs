@@ -47,7 +47,7 @@ pub(crate) struct CountedCall {
     at: Instant,
 }
 
-/// Window that a limit is about.
+/// Window that a limit applies to.
 #[derive(Clone, Copy)]
 pub(super) enum RateWindow<'a> {
     ToolLastHour(&'a ToolName),
@@ -81,7 +81,7 @@ impl CountedCall {
 }
 
 impl RateWindows {
-    /// Empty windows, whose hourly counts are unknown until then.
+    /// Empty windows, whose hourly counts are unknown until this time.
     pub(super) fn unknown_until(unknown_until: Option<Instant>) -> Self {
         RateWindows { unknown_until, ..RateWindows::default() }
     }

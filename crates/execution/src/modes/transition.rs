@@ -152,7 +152,7 @@ impl ToolExecutionLayer {
     /// Puts a mode into effect, also for waiting and running calls.
     fn enter_mode(&self, change: &ModeChange, by: ChangedBy) {
         self.current.mode.set(change);
-        // Before waiting calls are judged again.
+        // Must precede the change of the version, after which waiting calls are judged again.
         self.end_recording(&format!("the mode changed to {}", change.to));
         self.modes.watch.machine().enter(change.to, self.modes.watch.now(), by);
         self.capacity.limits.set_capacity(self.current.max_running_calls());

@@ -117,7 +117,7 @@ impl Recorder {
             ..LedgerOutcome::new(OutcomeStatus::NotStarted, call.started.elapsed())
         };
         // If this cannot be written, the next decision cannot be written either, and the call is refused for
-        // that.
+        // that reason.
         if let Err(error) = self.ledger.conclude(recorded_permit, outcome) {
             tracing::error!(%error, "a call was not started, but that could not be recorded");
         }
@@ -137,8 +137,8 @@ impl Recorder {
         ToolResult::failed(name, failure, metadata, latency_ms)
     }
 
-    /// Records a panic in a stage. Before the decision is recorded the call is refused, after that it has failed.
-    /// An outcome that is already recorded stays the only one.
+    /// Records a panic in a stage. Before the decision is recorded, the call is refused. After that, the call
+    /// has failed. An outcome that is already recorded stays the only one.
     pub(crate) fn record_crash(&self, call: &PipelineCall) -> ToolResult {
         let failure = internal_fault();
         if !call.is_decision_recorded() {

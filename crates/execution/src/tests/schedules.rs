@@ -1,5 +1,5 @@
-//! Tests of the whole pipeline under random orders of events: calls request approval, are approved, denied,
-//! expire, are withdrawn and repeated by any client, the object that they would change is modified, the
+//! Tests of the whole pipeline under random orders of events. Calls request approval, are approved, denied,
+//! expire, are withdrawn and repeated by any client. The object that they would change is modified, the
 //! policy is reloaded, and the daemon crashes at any point. The layer and the ledger are real; only the clock
 //! is simulated.
 //!

@@ -16,7 +16,7 @@ use crate::platform;
 
 type NameKey = (ObjectIdentity, OsString);
 
-// Not a hash set: its seed is random, and a lazy value whose initialisation panics once is unusable for ever.
+// Not a hash set: its seed is random, and a lazy value whose initialisation panics once is unusable forever.
 static LOCKED_NAMES: (Mutex<BTreeSet<NameKey>>, Condvar) = (Mutex::new(BTreeSet::new()), Condvar::new());
 
 /// Exclusive right to change what a name leads to, until drop.

@@ -9,7 +9,7 @@ pub(super) const MAX_NAME_BYTES: usize = 255;
 pub(super) struct PossibleNames {
     /// True at 0, 1 and 2 if the empty text, `.` and `..` are among them.
     dots: [bool; 3],
-    /// Bytes of the shortest of the others.
+    /// Length in bytes of the shortest other text.
     shortest: Option<usize>,
 }
 

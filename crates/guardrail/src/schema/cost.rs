@@ -1,6 +1,6 @@
-//! Upper bound for the cost of evaluating a schema, computed before its first use. References make a small
-//! schema a large one that refers to itself without descending into a value never ends, and one that
-//! doubles at every step takes too long.
+//! Upper bound for the cost of evaluating a schema, computed before its first use. References can make a
+//! small schema expensive: evaluation never ends if the schema refers to itself without descending into a
+//! value, and takes too long if the work doubles at every step.
 
 use std::collections::HashMap;
 

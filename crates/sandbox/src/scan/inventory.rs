@@ -91,8 +91,8 @@ impl Inventory {
     }
 
     /// Returns the folders that must not be renamed, because the path of a hidden, protected or granted file
-    /// leads through them: after a rename, another run would know it under a path that no longer exists.
-    /// Confined programs cannot rename anything outside the writable folders.
+    /// leads through them. After a rename, another run would use a path that no longer exists. Confined
+    /// programs cannot rename anything outside the writable folders.
     pub(crate) fn pinned_folders(&self, writable: &[PathBuf], readable: &[PathBuf]) -> BTreeSet<PathBuf> {
         let is_inside =
             |path: &Path| writable.iter().any(|folder| path != folder.as_path() && path.starts_with(folder));

@@ -1,5 +1,5 @@
-//! One table of file operations with the expected decision, for both backends: a sandboxed program tries each
-//! operation on Linux, and the evaluator decides each by the profile that macOS would get for the same run.
+//! One table of file operations with the expected decision, for both backends. On Linux a sandboxed program
+//! tries each operation. For macOS the evaluator decides each by the profile that the same run would get.
 
 use std::path::{Path, PathBuf};
 

@@ -21,7 +21,7 @@ pub(super) fn start(
 ) -> MethodResult {
     let mut params = call.params;
     let (workspace, seconds): (PathBuf, u64) = (params.required("workspace")?, params.required("seconds")?);
-    // Digest of the effects that were shown: others are not accepted with it.
+    // Digest of the effects that were shown. No other effects are accepted with it.
     let accept: Option<String> = params.optional("accept")?;
     let pin: Option<String> = params.optional("pin")?;
     params.finish()?;

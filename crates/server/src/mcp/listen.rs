@@ -76,7 +76,7 @@ fn followed_tasks(
 
 impl Subscription {
     /// Acknowledges the supported notifications, then sends them. An unsupported one is missing from the
-    /// acknowledgement, which tells the client so.
+    /// acknowledgement, so that the client can detect it.
     async fn run(mut self, notifier: Notifier) {
         let mut honoured = Map::new();
         honoured.extend(self.tools.is_some().then(|| ("toolsListChanged".to_owned(), true.into())));
@@ -113,7 +113,7 @@ async fn next_tasks(followed: &mut Option<FollowedTasks>) -> Vec<Map<String, Val
         return std::future::pending().await;
     };
     loop {
-        // A subscriber that is behind misses ids, and looks at all of its tasks.
+        // A subscriber that falls behind misses ids, so it checks all of its tasks.
         if changes.recv().await == Err(broadcast::error::RecvError::Closed) {
             return std::future::pending().await;
         }

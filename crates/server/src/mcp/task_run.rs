@@ -39,7 +39,7 @@ pub(super) struct TaskCall {
     pub(super) cancellation: CancellationToken,
 }
 
-/// Place for the task of a call.
+/// Table in which the task of a call is created, with the owner and the caller of that task.
 pub(super) struct TaskPlace {
     pub(super) table: TaskTable,
     pub(super) owner: TaskOwner,
@@ -101,7 +101,8 @@ impl TaskCall {
         created
     }
 
-    /// Waits for the result: too many tasks exist, but the call has been started and must not be stopped for that.
+    /// Waits for the result without a task: too many tasks exist, but the call has started and must not be
+    /// stopped for that reason.
     async fn wait(mut self) -> RpcReply {
         loop {
             tokio::select! {

@@ -259,7 +259,7 @@ impl TaskTable {
         self.0.changes.subscribe()
     }
 
-    /// Changes the state of a task and wakes those that follow it.
+    /// Changes the state of a task and wakes its subscribers.
     fn change(&self, task: &TaskEntry, change: impl FnOnce(&mut TaskState)) {
         task.state.send_modify(|state| {
             change(state);
@@ -292,7 +292,8 @@ impl TaskHandle {
         has_changed
     }
 
-    /// Notes that the call has ended. Results of others are forgotten if all of them take too much memory.
+    /// Notes that the call has ended. Removes results of other tasks if all results together use too much
+    /// memory.
     pub(super) fn finish(&self, outcome: TaskOutcome) {
         let mut tasks = self.table.lock();
         let Some(task) = tasks.get(&self.id) else { return };
@@ -325,7 +326,7 @@ fn forget_oldest_ended(
     tasks.remove(&oldest).map(|task| task.abandonment.cancel())
 }
 
-/// Returns the caller whose tasks weigh most.
+/// Returns the caller whose tasks retain the most bytes.
 fn largest_holder(
     tasks: &HashMap<Arc<str>, TaskEntry>,
     weight: impl Fn(&TaskEntry) -> usize,

@@ -1,5 +1,6 @@
-//! `sinew reload`: tells the daemon to read its configuration again. A change that loosens it is shown, and applied
-//! with `--accept` or after a confirmation on the terminal. What tightens is in effect by then.
+//! `sinew reload`: makes the daemon read its configuration again. A change that loosens it is shown, and
+//! applied with `--accept` or after a confirmation on the terminal. The parts that tighten are in effect by
+//! then.
 
 use serde_json::{Value, json};
 

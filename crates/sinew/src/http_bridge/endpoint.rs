@@ -125,7 +125,8 @@ impl Endpoint {
 
     /// Opens a session and performs its handshake.
     async fn initialize(&self, message: &ClientMessage) -> Reply {
-        // Reserved before the process starts: requests that arrive together would all see a free place.
+        // Reserved before the process starts: otherwise requests that arrive together would all find the same
+        // free slot.
         let Some(place) = self.sessions.reserve() else {
             let problem = format!("all {MAX_SESSIONS} sessions are in use: end one with DELETE");
             return reply::invalid(StatusCode::SERVICE_UNAVAILABLE, message.request_id(), &problem);

@@ -1,4 +1,4 @@
-//! Skeleton of the tools that run a program of a project: selects the linter or test runner that fits the
+//! Shared part of the tools that run a program of a project. Selects the linter or test runner that fits the
 //! project, previews it for an approval request, finds its executable and version, and builds its command.
 //!
 //! The program is taken from the project's virtual environment, then from the program directories of the

@@ -51,7 +51,7 @@ pub(super) fn empty(host: HostName) -> &'static str {
     }
 }
 
-/// Returns what the user has to do besides, if the host does not run a new hook by itself.
+/// Returns the step that the user must take if the host does not run a new hook by itself.
 pub(super) fn note(host: HostName) -> Option<&'static str> {
     match host {
         HostName::Codex => {
