@@ -1,5 +1,5 @@
 //! Client of a daemon, for Rust programs and for the command line: one connection to a socket, with requests,
-//! tool calls, progress and errors that explain themselves. It starts no daemon and knows no configuration.
+//! tool calls, progress and errors with hints. It starts no daemon and knows no configuration.
 
 mod connection;
 mod tool_call;

@@ -391,7 +391,7 @@ fn approved_note(id: &str) -> ProgressNote {
     let data = Some(json!({"approval_id": id, "approved": true}));
     ProgressNote {
         data,
-        ..ProgressNote::with_message(format!("approval {id} was given: the call continues"))
+        ..ProgressNote::with_message(format!("approval request {id} is approved: the call continues"))
     }
 }
 

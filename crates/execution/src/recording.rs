@@ -74,7 +74,7 @@ pub enum RecordingError {
     #[error("calls are recorded in mode NORMAL only, and the mode is {0}")]
     WrongMode(Mode),
     /// A recording runs.
-    #[error("calls in `{0}` are recorded already; end it with `sinew policy record --stop`")]
+    #[error("a recording of `{0}` is already active; end it with `sinew policy record --stop`")]
     AlreadyActive(String),
     /// The configuration or the request differs from what was shown.
     #[error("the effects differ from those that were shown; run the command again")]

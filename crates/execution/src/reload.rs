@@ -228,7 +228,7 @@ impl ToolExecutionLayer {
                 Ok(redactor) => self.install(Arc::new(interim), redactor),
                 Err(error) => {
                     report.changes.iter_mut().for_each(|change| change.waits = true);
-                    report.error = Some(format!("what it tightens could not be applied: {error}"));
+                    report.error = Some(format!("the part that tightens could not be applied: {error}"));
                 }
             }
         }

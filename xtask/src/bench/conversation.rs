@@ -96,7 +96,7 @@ impl Conversation {
         self.send(&BenchRequest::new("initialize", &params, "serverInfo").line(0))?;
         let reply = self.receive()?;
         if !reply.contains("serverInfo") {
-            bail!("initialize was answered {reply}");
+            bail!("the reply to `initialize` is {reply}");
         }
         self.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
     }
@@ -188,9 +188,9 @@ pub(crate) fn ask_many(
     for reply_count in 1..=calls {
         let reply = conversation.receive()?;
         request.must_be_answered_by(reply)?;
-        let id = id_of(reply).with_context(|| format!("an answer without a number: {reply}"))?;
+        let id = id_of(reply).with_context(|| format!("a reply without a numeric id: {reply}"))?;
         let sent =
-            sent_at.remove(&id).with_context(|| format!("an answer to `{id}`, which was not asked"))?;
+            sent_at.remove(&id).with_context(|| format!("a reply to `{id}`, which was not requested"))?;
         times.push(micros(sent.elapsed()));
         if reply_count + depth <= calls {
             send(conversation, &mut sent_at)?;

@@ -41,7 +41,7 @@ pub(crate) fn count(root: &Root, binary: &Path, folder: &Path, results: &mut Res
     system_calls(binary, &folder, results)?;
     if !is_known(&process::capture(Command::new(valgrind()).arg("--version")).unwrap_or_default()) {
         results.absent.push(
-            "instructions and allocations: valgrind 3.25 counts them, the first that knows every system call of ours; `VALGRIND` names one"
+            "instructions and allocations: they need valgrind 3.25 or newer, which knows every system call of the daemon; `VALGRIND` names the program"
                 .to_owned(),
         );
         return Ok(());

@@ -105,7 +105,7 @@ fn show_changes(report: &Value) -> Result<(), CommandError> {
     }
     applied.into_iter().try_for_each(show_change)?;
     if !waiting.is_empty() {
-        print_result_line(paint(HEADING_STYLE, "waits for you, and becomes possible if you accept it:"))?;
+        print_result_line(paint(HEADING_STYLE, "waits for you, and takes effect if you accept it:"))?;
     }
     waiting.into_iter().try_for_each(show_change)
 }
@@ -165,8 +165,8 @@ mod tests {
         check(json!({"result": "waiting"}), ChangeState::InEffect);
         check(json!({"result": "applied"}), ChangeState::InEffect);
         check(
-            json!({"result": "waiting", "error": "what it tightens could not be applied"}),
-            failed("what it tightens could not be applied"),
+            json!({"result": "waiting", "error": "the part that tightens could not be applied"}),
+            failed("the part that tightens could not be applied"),
         );
         check(json!({"result": "rejected", "error": "tools.yaml:1"}), failed("tools.yaml:1"));
     }

@@ -96,7 +96,7 @@ impl fmt::Display for RecentChanges {
         let refused = if self.judged == 1 { "refusal" } else { "refusals" };
         write!(f, "replayed: {} {refused} of the last {RECENT_DAYS} days, ", self.judged)?;
         if others == 0 {
-            return f.write_str("no other one becomes possible");
+            return f.write_str("no other refused call becomes possible");
         }
         let tools = self.by_tool.iter().map(|(tool, ids)| {
             let example = ids.last().map_or("", String::as_str);

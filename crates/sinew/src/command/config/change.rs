@@ -173,7 +173,7 @@ pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
 fn remind_to_reload(context: &CommandContext) {
     if context.is_daemon_ready() {
         print_message(
-            "the running daemon applies what tightens at once; `sinew reload` shows what waits for you",
+            "the running daemon applies the parts that tighten at once; `sinew reload` shows the parts that wait for you",
         );
     }
 }
