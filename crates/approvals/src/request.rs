@@ -115,7 +115,7 @@ impl ApprovalRequest {
     /// method.
     pub fn lines(&self) -> Vec<ApprovalRequestLine> {
         let mut lines = Vec::new();
-        let mut put = |tone, text: String| lines.push(ApprovalRequestLine { style: tone, text });
+        let mut put = |style, text: String| lines.push(ApprovalRequestLine { style, text });
         put(LineStyle::Title, escape_for_display(&self.summary));
         for fact in &self.effect {
             push_fact(&mut put, LineStyle::Plain, fact);
@@ -261,13 +261,13 @@ fn looks_generated(text: &str) -> bool {
 }
 
 /// Writes the first line of a text behind its label and the other lines below it.
-fn push_fact(put: &mut impl FnMut(LineStyle, String), tone: LineStyle, fact: &ApprovalFact) {
+fn push_fact(put: &mut impl FnMut(LineStyle, String), style: LineStyle, fact: &ApprovalFact) {
     let label = escape_for_display(&fact.label);
     let mut lines = fact.text.split('\n');
     let first = lines.next().unwrap_or_default();
-    put(tone, format!("{label:9} {}", escape_for_display(first)));
+    put(style, format!("{label:9} {}", escape_for_display(first)));
     for line in lines {
-        put(tone, format!("        | {}", escape_for_display(line)));
+        put(style, format!("        | {}", escape_for_display(line)));
     }
 }
 

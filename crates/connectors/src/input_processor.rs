@@ -48,9 +48,10 @@ impl InputProcessor {
         };
         let definition = permit.call().definition();
         let paths = definition.path_arguments().iter().map(|argument| argument.key.as_str());
-        let outward = definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
+        let external_keys =
+            definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
         match paths
-            .chain(outward)
+            .chain(external_keys)
             .chain([SESSION_ARGUMENT])
             .find(|key| original.get(*key) != processed.get(*key))
         {

@@ -218,9 +218,9 @@ mod tests {
         let (manifest, found) = manifest::load(&document, &|_| Ok(()));
         let manifest = manifest.unwrap_or_else(|| panic!("{found:?}"));
         let shared = ManifestKnowledge::from_manifest(&manifest);
-        let lores: Vec<ToolGuidance> =
+        let guidance: Vec<ToolGuidance> =
             manifest.tools().map(|(command, _)| tool_guidance(&manifest, command, &shared)).collect();
-        let [a, b] = lores.as_slice() else { panic!("two commands") };
+        let [a, b] = guidance.as_slice() else { panic!("two commands") };
         assert_eq!(*a.siblings, ["a".to_owned(), "b".to_owned()]);
         assert!(Arc::ptr_eq(&a.siblings, &b.siblings) && Arc::ptr_eq(&a.mistakes, &b.mistakes));
         assert!(Arc::ptr_eq(&a.quirks, &b.quirks));

@@ -99,11 +99,11 @@ impl ToolExecutionLayer {
         &self,
         request: CallRequest,
         mode: Option<Mode>,
-        hearer: ExplanationAudience,
+        audience: ExplanationAudience,
     ) -> Explanation {
         let (snapshot, mode) = (self.current.snapshot.load_full(), mode.unwrap_or_else(|| self.mode()));
         let (call, arguments) = PipelineCall::judge_only(request, &self.recorder.ledger, snapshot, mode);
-        let look = match hearer {
+        let look = match audience {
             ExplanationAudience::Operator => EffectPolicy::Unrecorded,
             // An explanation for another mode must not show an agent what the current mode hides.
             ExplanationAudience::Caller if mode == self.mode() => EffectPolicy::Recorded,
@@ -125,7 +125,7 @@ impl ToolExecutionLayer {
         let (tool_name, (finding, rules), notes) = judged;
         let policy_hash = call.snapshot.policy.hash().to_owned();
         let mut explanation = Explanation { tool_name, mode, finding, rules, policy_hash, notes };
-        if hearer == ExplanationAudience::Caller {
+        if audience == ExplanationAudience::Caller {
             policy_names::shorten_in_explanation(&mut explanation);
         }
         explanation

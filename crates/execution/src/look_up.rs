@@ -18,8 +18,11 @@ pub(crate) fn look_up<'c>(call: &'c PipelineCall, arguments: &Value) -> Result<&
             return malformed_name(snapshot, name);
         }
         let applies = call.curated_map == CuratedMapCheck::Applied;
-        let opinion = || snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, arguments));
-        applies.then(opinion).flatten().unwrap_or_else(|| Box::new(not_found(snapshot, &call.tool_name)))
+        let curated_refusal = || snapshot.with_guard(|guard| guard.check_unknown(&call.tool_name, arguments));
+        applies
+            .then(curated_refusal)
+            .flatten()
+            .unwrap_or_else(|| Box::new(not_found(snapshot, &call.tool_name)))
     })
 }
 

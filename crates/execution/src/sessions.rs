@@ -119,7 +119,7 @@ fn closed_refusal(call: &PipelineCall) -> Box<Refusal> {
 
 impl ToolExecutionLayer {
     /// Opens a session and records it.
-    pub fn open_session(&self, wish: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
+    pub fn open_session(&self, terms: SessionTerms, by: &Caller) -> Result<OpenedSession, SessionError> {
         if let Some(left) = self.suspensions.time_left(by.key()) {
             let retry_after_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             return Err(SessionError::RateLimited { retry_after_ms });
@@ -127,7 +127,7 @@ impl ToolExecutionLayer {
         let snapshot = self.current.snapshot.load();
         let usual = snapshot.policy.session_budgets();
         let by = redact_client_name(by.clone());
-        self.sessions.open(wish, by, (&usual, &snapshot.registry), &self.recorder.ledger, |by, bytes| {
+        self.sessions.open(terms, by, (&usual, &snapshot.registry), &self.recorder.ledger, |by, bytes| {
             self.recorder.bookkeeping.charge(by, bytes).map_err(|throttled| {
                 self.recorder.record_throttled(by, OPEN, throttled);
                 SessionError::RateLimited { retry_after_ms: throttled.retry_after_ms }

@@ -236,15 +236,15 @@ mod tests {
         fixture.file("ws/in/a", "x");
         fs::create_dir(fixture.path("outside/big")).unwrap();
         fs::hard_link(fixture.path("ws/in/a"), fixture.path("outside/z")).unwrap();
-        let mut walk = LinkFinder::new(ObjectIdentity { device: 0, inode: 0 }, Path::new("/nothing"), 1);
+        let mut finder = LinkFinder::new(ObjectIdentity { device: 0, inode: 0 }, Path::new("/nothing"), 1);
         let status = platform::status(platform::open_handle(&fixture.path("outside")).unwrap()).unwrap();
-        walk.identity = ObjectIdentity { device: status.facts.identity.device, inode: u64::MAX };
-        walk.entries_left = 2;
+        finder.identity = ObjectIdentity { device: status.facts.identity.device, inode: u64::MAX };
+        finder.entries_left = 2;
         for name in ["1", "2", "3"] {
             fixture.file(&format!("outside/big/{name}"), "");
         }
         assert!(
-            walk.search_folder(&fixture.path("outside")) == LinkSearchEnd::Truncated,
+            finder.search_folder(&fixture.path("outside")) == LinkSearchEnd::Truncated,
             "more entries than the bound"
         );
     }

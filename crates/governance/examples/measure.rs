@@ -50,16 +50,19 @@ fn main() -> Result<()> {
     let begun = Instant::now();
     let large = large(&folder, &around)?;
     println!("a policy of {TOOLS} tools and {PATTERNS} patterns each loads in {:?}", begun.elapsed());
-    let dear = measure(&large, "tool_500", &workspaces, calls)?;
+    let large_times = measure(&large, "tool_500", &workspaces, calls)?;
     println!("shipped policy: precheck {:?}, judge {:?}", small.0, small.1);
-    let times = ratio(dear, small);
-    println!("large policy: precheck {:?}, judge {:?}, {times:.2} times the shipped policy", dear.0, dear.1);
+    let times = ratio(large_times, small);
+    println!(
+        "large policy: precheck {:?}, judge {:?}, {times:.2} times the shipped policy",
+        large_times.0, large_times.1
+    );
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
-fn ratio(dear: (Duration, Duration), cheap: (Duration, Duration)) -> f64 {
-    (dear.0 + dear.1).as_secs_f64() / (cheap.0 + cheap.1).as_secs_f64()
+fn ratio(large_times: (Duration, Duration), small_times: (Duration, Duration)) -> f64 {
+    (large_times.0 + large_times.1).as_secs_f64() / (small_times.0 + small_times.1).as_secs_f64()
 }
 
 /// Writes and loads a policy with many tools and many patterns for each.

@@ -169,8 +169,8 @@ pub(crate) fn decide(
     let stricter = effective_policy.stricter().map(|stricter| decide(&stricter, situation, facts, notes));
     let stricter = stricter.transpose()?;
     // Last, so that no approval is requested for a call that would be denied anyway.
-    let attendance = effective_policy.tool_approvals(facts.reached_paths, notes);
-    let mut approval_rules = effective_policy.approval_rules(situation.mode, attendance, notes);
+    let tool_approvals = effective_policy.tool_approvals(facts.reached_paths, notes);
+    let mut approval_rules = effective_policy.approval_rules(situation.mode, tool_approvals, notes);
     approval_rules.extend(by_projects);
     let (more, also) = stricter.map(|found| (found.approval_rules, found.shadow_denial)).unwrap_or_default();
     approval_rules.extend(more);

@@ -179,8 +179,8 @@ impl Permit {
     /// Checks that the call may connect to this address, to which a permitted host resolved. With
     /// `Nearness::Near` the address may be on this machine or its network. Link-local and cloud metadata
     /// addresses are always denied.
-    pub fn may_connect(&self, address: IpAddr, nearness: HostLocation) -> Result<(), Denial> {
-        self.check_outbound(|outbound| outbound.check_address(address, nearness))
+    pub fn may_connect(&self, address: IpAddr, host_location: HostLocation) -> Result<(), Denial> {
+        self.check_outbound(|outbound| outbound.check_address(address, host_location))
     }
 
     fn check_outbound<T>(

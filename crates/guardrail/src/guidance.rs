@@ -83,8 +83,8 @@ impl ToolGuidance {
                 to_short_line(&one.mitigation)
             )
         });
-        let lessons: Vec<String> = mistakes.chain(quirks).take(MAX_NOTES).collect();
-        lessons.iter().for_each(|lesson| refusal.reason.push_str(lesson));
+        let notes: Vec<String> = mistakes.chain(quirks).take(MAX_NOTES).collect();
+        notes.iter().for_each(|note| refusal.reason.push_str(note));
         if let Some(reference) = &self.reference {
             refusal.reason.push_str(&format!(" Reference for this tool: {}.", to_short_line(reference)));
         }

@@ -33,7 +33,7 @@ pub(crate) struct Committer {
     pub(crate) last_anchor_sync: Instant,
     pub(crate) last_retention: Instant,
     /// Wakes the index thread after every pass.
-    pub(crate) index_bell: SyncSender<()>,
+    pub(crate) index_wakeup: SyncSender<()>,
 }
 
 enum StopRequested {
@@ -72,7 +72,7 @@ impl Committer {
             self.apply_retention();
             self.write_witness();
             // A full channel is enough: one message covers any number of passes.
-            let _ = self.index_bell.try_send(());
+            let _ = self.index_wakeup.try_send(());
             if let StopRequested::Yes = stop {
                 self.close();
                 return;
@@ -93,12 +93,12 @@ impl Committer {
                 queue.resume_requested = false;
                 return StopRequested::No;
             }
-            let bell = &self.shared.work_available;
+            let work_available = &self.shared.work_available;
             queue = match *look_at {
-                Some(at) => {
-                    bell.wait_timeout(queue, at - now).map_or_else(|e| e.into_inner().0, |(queue, _)| queue)
-                }
-                None => bell.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner),
+                Some(at) => work_available
+                    .wait_timeout(queue, at - now)
+                    .map_or_else(|e| e.into_inner().0, |(queue, _)| queue),
+                None => work_available.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner),
             };
         }
     }

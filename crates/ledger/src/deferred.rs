@@ -71,8 +71,8 @@ impl LedgerShared {
             let reason = format!("{reason}; {reads} reads are already waiting to be recorded").into();
             return Err(LedgerError::Unavailable { reason });
         }
-        let debt = DeferredContent::ReadOnlyCall { decision: Box::new(entry), bytes, end: None };
-        writer.deferred.push(DeferredRecord { call, content: debt, due: Instant::now() });
+        let content = DeferredContent::ReadOnlyCall { decision: Box::new(entry), bytes, end: None };
+        writer.deferred.push(DeferredRecord { call, content, due: Instant::now() });
         writer.deferred_reads += 1;
         // The anchor needs no new disk blocks, so even on a full disk the count reaches the kernel before the
         // call is answered.
@@ -128,8 +128,8 @@ impl LedgerShared {
         }
         let written = writer.append(&entry, body, WritePurpose::FinalRecord);
         if let (Err(LedgerError::Unavailable { .. }), LedgerEntry::Outcome(concluded)) = (&written, entry) {
-            let (call, debt) = (concluded.call, DeferredContent::Outcome(concluded.outcome));
-            writer.deferred.push(DeferredRecord { call, content: debt, due: Instant::now() });
+            let (call, content) = (concluded.call, DeferredContent::Outcome(concluded.outcome));
+            writer.deferred.push(DeferredRecord { call, content, due: Instant::now() });
         }
         self.after_write(&writer);
         match written {
@@ -154,10 +154,10 @@ impl LedgerShared {
         if !writer.tracker.is_open(call.call_id) || writer.has_deferred(call) {
             return;
         }
-        let debt = DeferredContent::Outcome(outcome);
+        let content = DeferredContent::Outcome(outcome);
         writer.deferred.push(DeferredRecord {
             call: Arc::clone(call),
-            content: debt,
+            content,
             due: Instant::now() + ABANDONED_GRACE,
         });
         drop(writer);
@@ -192,8 +192,8 @@ impl LedgerShared {
 impl LedgerWriter {
     /// Writes the deferred records of one call and returns those that could not be written.
     fn write_deferred_record(&mut self, owed: DeferredRecord) -> Option<DeferredRecord> {
-        let DeferredRecord { call, content: debt, due } = owed;
-        match debt {
+        let DeferredRecord { call, content, due } = owed;
+        match content {
             // The caller may have recorded an outcome in the meantime.
             DeferredContent::Outcome(_) if !self.tracker.is_open(call.call_id) => None,
             DeferredContent::Outcome(outcome) => {

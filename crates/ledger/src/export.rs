@@ -114,8 +114,8 @@ impl LedgerReader {
             while let Some(line) = lines.next_line().map_err(failed)? {
                 let Some(text) = line.without_newline() else { break };
                 let in_range = line::parse_seq(text).is_some_and(|seq| (first..=last).contains(&seq));
-                let Some(facets) = in_range.then(|| SearchFields::parse(text)).flatten() else { continue };
-                if filter.matches(&facets) && take(facets.seq, line.bytes)?.is_break() {
+                let Some(fields) = in_range.then(|| SearchFields::parse(text)).flatten() else { continue };
+                if filter.matches(&fields) && take(fields.seq, line.bytes)?.is_break() {
                     return Ok(());
                 }
             }

@@ -104,20 +104,20 @@ impl Ledger {
             pressure: watch::Sender::new(SizeLimitPressure::default()),
             closing: AtomicBool::new(false),
         });
-        let (index_bell, rings) = std::sync::mpsc::sync_channel(1);
+        let (index_wakeup, wakeups) = std::sync::mpsc::sync_channel(1);
         let committer = Committer {
             shared: Arc::clone(&shared),
             witness,
             last_anchor_sync: Instant::now(),
             last_retention: Instant::now(),
-            index_bell,
+            index_wakeup,
         };
         let filled = Arc::clone(&shared);
         // The first pass checks for expired segments and for records missing from the index.
         lock(&shared.queue).schedule_pass_within(Duration::ZERO);
         let threads = vec![
             spawn("ledger-commit", folder, move || committer.run())?,
-            spawn("ledger-index", folder, move || fill::run(&filled, &rings))?,
+            spawn("ledger-index", folder, move || fill::run(&filled, &wakeups))?,
         ];
         let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
         let reads_limit = options.reads_limit();

@@ -64,25 +64,25 @@ impl RecordFilter {
         matches!(self.kind.as_deref(), Some("decision" | "outcome"))
     }
 
-    pub(crate) fn matches(&self, facets: &SearchFields) -> bool {
+    pub(crate) fn matches(&self, fields: &SearchFields) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
         };
         let (first, last) = self.seq_range();
         let mode = self.mode.map(|mode| mode.as_str().to_owned());
         let call = self.call_id.map(|call| call.to_string());
-        (first..=last).contains(&facets.seq)
-            && self.since.is_none_or(|since| facets.time >= since.as_millisecond())
-            && self.until.is_none_or(|until| facets.time < until.as_millisecond())
-            && (is(&self.kind, Some(&facets.kind)) || (self.includes_calls() && facets.kind == "call"))
-            && is(&self.tool, facets.tool.as_deref())
-            && is(&self.outcome, facets.outcome.as_deref())
-            && is(&mode, facets.mode.as_deref())
-            && is(&self.caller, facets.caller.as_deref())
-            && is(&self.session, facets.session.as_deref())
-            && is(&self.trace, facets.trace.as_deref())
-            && is(&call, facets.call.as_deref())
-            && is(&self.idempotency_key, facets.idempotency_key.as_deref())
+        (first..=last).contains(&fields.seq)
+            && self.since.is_none_or(|since| fields.time >= since.as_millisecond())
+            && self.until.is_none_or(|until| fields.time < until.as_millisecond())
+            && (is(&self.kind, Some(&fields.kind)) || (self.includes_calls() && fields.kind == "call"))
+            && is(&self.tool, fields.tool.as_deref())
+            && is(&self.outcome, fields.outcome.as_deref())
+            && is(&mode, fields.mode.as_deref())
+            && is(&self.caller, fields.caller.as_deref())
+            && is(&self.session, fields.session.as_deref())
+            && is(&self.trace, fields.trace.as_deref())
+            && is(&call, fields.call.as_deref())
+            && is(&self.idempotency_key, fields.idempotency_key.as_deref())
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::{entry::OutcomeStatus, key::LedgerKey, line::EntryBody, samples};
 
-    fn facets(entry: &crate::LedgerEntry) -> SearchFields<'static> {
+    fn fields(entry: &crate::LedgerEntry) -> SearchFields<'static> {
         let key = LedgerKey::derive(&[1; 32]).unwrap();
         let time = Timestamp::from_second(1000).unwrap();
         let line = EntryBody::new(entry, &key).unwrap().into_sealed_line(
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn each_condition_of_a_filter_applies() {
         let call = samples::call("read_file");
-        let outcome = facets(&samples::outcome_entry(&call, OutcomeStatus::Done));
+        let outcome = fields(&samples::outcome_entry(&call, OutcomeStatus::Done));
         let some = |text: &str| Some(text.to_owned());
         let at = |second| Some(Timestamp::from_second(second).unwrap());
         let none = RecordFilter::default();
@@ -119,7 +119,7 @@ mod tests {
             RecordFilter { kind: some("outcome"), ..none.clone() },
             RecordFilter { kind: some("decision"), ..none.clone() },
         );
-        let whole = facets(&samples::call_entry(&call, OutcomeStatus::Done));
+        let whole = fields(&samples::call_entry(&call, OutcomeStatus::Done));
         for (kind, matches) in [("call", true), ("decision", true), ("outcome", true), ("refusal", false)] {
             let filter = RecordFilter { kind: some(kind), ..none.clone() };
             assert_eq!(filter.matches(&whole), matches, "{kind}");
@@ -172,16 +172,16 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_searchable_fields() {
-        assert_eq!(facets(&samples::refusal_entry(&samples::call("x"))).outcome.as_deref(), Some("refused"));
-        assert_eq!(facets(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
+        assert_eq!(fields(&samples::refusal_entry(&samples::call("x"))).outcome.as_deref(), Some("refused"));
+        assert_eq!(fields(&samples::mode(Mode::Normal, Mode::Alert)).mode.as_deref(), Some("ALERT"));
         let id = "s-9".to_owned();
         let session = crate::entry::SessionEntry {
             id,
             event: crate::entry::SessionEvent::Opened,
             data: serde_json::Value::Null,
         };
-        assert_eq!(facets(&crate::LedgerEntry::Session(session)).session.as_deref(), Some("s-9"));
-        let note = facets(&samples::note("x"));
+        assert_eq!(fields(&crate::LedgerEntry::Session(session)).session.as_deref(), Some("s-9"));
+        let note = fields(&samples::note("x"));
         assert_eq!((note.seq, note.time, &*note.kind, note.tool), (5, 1_000_000, "note", None));
     }
 }

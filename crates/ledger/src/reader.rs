@@ -76,11 +76,11 @@ impl LedgerReader {
         let mut records = Vec::new();
         while records.len() < limit {
             let Some(line) = reverse.next_line()? else { break };
-            let Some(facets) = SearchFields::parse(&line) else { continue };
-            if facets.seq <= lower_bound {
+            let Some(fields) = SearchFields::parse(&line) else { continue };
+            if fields.seq <= lower_bound {
                 break;
             }
-            if filter.matches(&facets) {
+            if filter.matches(&fields) {
                 records.extend(LedgerRecord::parse(&line));
             }
         }
@@ -99,8 +99,8 @@ impl LedgerReader {
         let mut records = Vec::with_capacity(places.len());
         for place in places {
             let line = self.line_at(&mut files, place)?;
-            let facets = SearchFields::parse(&line)?;
-            if facets.seq != place.seq || !filter.matches(&facets) {
+            let fields = SearchFields::parse(&line)?;
+            if fields.seq != place.seq || !filter.matches(&fields) {
                 return None;
             }
             records.push(LedgerRecord::parse(&line)?);

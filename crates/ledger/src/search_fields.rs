@@ -106,8 +106,8 @@ mod tests {
         let line = br#"{"seq":7,"time":"2026-01-01T00:00:00.000Z","kind":"note","text":"X"}"#;
         for byte in [b'X', 0xff] {
             let line: Vec<u8> = line.iter().map(|one| if *one == b'X' { byte } else { *one }).collect();
-            let facets = SearchFields::parse(&line).expect("a line");
-            assert_eq!((facets.seq, &*facets.kind), (7, "note"));
+            let fields = SearchFields::parse(&line).expect("a line");
+            assert_eq!((fields.seq, &*fields.kind), (7, "note"));
         }
     }
 }

@@ -116,36 +116,36 @@ fn verify_once(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, L
         anchors.push((path.display().to_string(), Anchor::read(path, &key)));
     }
     let listed = segment::list_all(folder)?;
-    let mut walk = ChainVerifier::new(
+    let mut verifier = ChainVerifier::new(
         &key,
         anchors.iter().filter_map(|(_, anchor)| anchor.as_ref().ok()).map(|a| a.seq),
     );
     for strange in &listed.unexpected_names {
-        walk.add_file_problem(strange, "this is not the name of a segment");
+        verifier.add_file_problem(strange, "this is not the name of a segment");
     }
     for segment in &listed.segments {
-        if let Err(error) = verify_segment(&mut walk, segment) {
-            walk.add_file_problem(&segment.name(), &format!("cannot be read: {error}"));
+        if let Err(error) = verify_segment(&mut verifier, segment) {
+            verifier.add_file_problem(&segment.name(), &format!("cannot be read: {error}"));
         }
     }
-    let mut walked = walk.finish();
+    let mut verification = verifier.finish();
     for (file, anchor) in anchors {
-        check_anchor(&mut walked, file, anchor.as_ref());
+        check_anchor(&mut verification, file, anchor.as_ref());
     }
-    Ok(walked.report)
+    Ok(verification.report)
 }
 
-fn verify_segment(walk: &mut ChainVerifier<'_>, segment: &Segment) -> io::Result<()> {
+fn verify_segment(verifier: &mut ChainVerifier<'_>, segment: &Segment) -> io::Result<()> {
     let mut lines = SegmentLines::open(segment)?;
-    walk.enter_segment(segment);
+    verifier.enter_segment(segment);
     while let Some(line) = lines.next_line()? {
-        walk.check_line(&line);
+        verifier.check_line(&line);
     }
     Ok(())
 }
 
-fn check_anchor(walked: &mut ChainVerification, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
-    let ChainVerification { report, requested_seals: marks, highest_accounted: reach } = walked;
+fn check_anchor(verification: &mut ChainVerification, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
+    let ChainVerification { report, requested_seals: marks, highest_accounted: reach } = verification;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
         Err(AnchorFlaw::Missing) => {

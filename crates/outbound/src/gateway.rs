@@ -62,14 +62,14 @@ impl HttpGateway {
             let http_response = with_deadline(reading, &request, caps.deadline).await?;
             let host = http_response.url.host_str().unwrap_or_default().to_owned();
             http_response.check_available(&host)?;
-            let Some(onward) = http_response.redirect_target(&host)? else {
+            let Some(redirect) = http_response.redirect_target(&host)? else {
                 return Ok(HttpResponse { led_by, ..http_response });
             };
             led_by.push(http_response.url);
             if led_by.len() > MAX_REDIRECTS {
                 return Err(OutboundError::TooManyRedirects { host, hops: led_by.len() });
             }
-            next = onward.into();
+            next = redirect.into();
         }
     }
 

@@ -110,7 +110,7 @@ pub(crate) async fn vet(
     text: &str,
     named_by: UrlSource,
 ) -> Result<VettedTarget, OutboundError> {
-    let nearness = match named_by {
+    let host_location = match named_by {
         UrlSource::Caller => permit.may_reach(text).map(|()| HostLocation::Public)?,
         UrlSource::Manifest => permit.may_reach_server(text)?,
         UrlSource::Settings => permit.may_reach_service(text)?,
@@ -139,7 +139,7 @@ pub(crate) async fn vet(
         let cause = io::Error::from(io::ErrorKind::NotFound);
         return Err(OutboundError::Unresolved { host: name, cause });
     }
-    let addresses = vet_addresses(permit, addresses, nearness)?;
+    let addresses = vet_addresses(permit, addresses, host_location)?;
     Ok(VettedTarget { url, host: name, addresses })
 }
 
@@ -148,17 +148,17 @@ pub(crate) async fn vet(
 fn vet_addresses(
     permit: &Permit,
     addresses: Vec<SocketAddr>,
-    nearness: HostLocation,
+    host_location: HostLocation,
 ) -> Result<Vec<SocketAddr>, OutboundError> {
     let (mut open, mut closed) = (Vec::new(), None);
     for address in addresses {
         // An IPv4-mapped IPv6 address is judged as the IPv4 address that the kernel connects to.
-        match permit.may_connect(address.ip().to_canonical(), nearness) {
+        match permit.may_connect(address.ip().to_canonical(), host_location) {
             Ok(()) => open.push(address),
             Err(denial) => closed = Some(denial),
         }
     }
-    match (closed, nearness) {
+    match (closed, host_location) {
         (None, _) => Ok(open),
         (Some(_), HostLocation::Local) if !open.is_empty() => Ok(open),
         (Some(denial), _) => Err(denial.into()),

@@ -45,7 +45,7 @@ pub(crate) async fn run(
     confined: &ConfinedCommand,
     tier: SandboxTier,
     launcher: &mut Launcher,
-    outlets: &mut OutputSinks,
+    sinks: &mut OutputSinks,
 ) -> Result<FinishedRun, SandboxError> {
     let (stdout, stdout_end) = output_pipe().map_err(SandboxError::Launcher)?;
     let (stderr, stderr_end) = output_pipe().map_err(SandboxError::Launcher)?;
@@ -56,7 +56,7 @@ pub(crate) async fn run(
     let confining = confined.prepared_at.elapsed();
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + REPORT_TIMEOUT;
-    let spills = outlets.spills.as_ref().map(|spills| spills.for_owner(&confined.owner));
+    let spills = sinks.spills.as_ref().map(|spills| spills.for_owner(&confined.owner));
     let stream = |pipe, of| OutputReader::new(pipe, of, confined.output_bytes, spills.clone());
     let (mut out, mut err) = (stream(stdout, OutputStream::Stdout), stream(stderr, OutputStream::Stderr));
     let received = {
@@ -67,15 +67,15 @@ pub(crate) async fn run(
         loop {
             tokio::select! {
                 received = &mut listening => break received,
-                () = out.ready(), if out.is_open() => { out.read_chunk(outlets); }
-                () = err.ready(), if err.is_open() => { err.read_chunk(outlets); }
+                () = out.ready(), if out.is_open() => { out.read_chunk(sinks); }
+                () = err.ready(), if err.is_open() => { err.read_chunk(sinks); }
                 () = feed.write_some(), if feed.is_open() => {}
                 () = &mut deadline => break Err(SandboxError::LauncherLost),
             }
         }
     };
     let (end, spent) = received?;
-    let (stdout, stderr) = (out.finish(outlets), err.finish(outlets));
+    let (stdout, stderr) = (out.finish(sinks), err.finish(sinks));
     Ok(FinishedRun { end, usage: spent, setup_time: confining, stdout, stderr })
 }
 
@@ -196,13 +196,13 @@ impl OutputReader {
     }
 
     /// Reads one chunk; returns true if there may be more.
-    fn read_chunk(&mut self, outlets: &mut OutputSinks) -> bool {
+    fn read_chunk(&mut self, sinks: &mut OutputSinks) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         match pipe.try_read(&mut self.buffer) {
             Ok(0) => self.pipe = None,
             Ok(read) => {
                 let bytes = self.buffer.get(..read).unwrap_or_default();
-                outlets.notify(self.stream, bytes);
+                sinks.notify(self.stream, bytes);
                 self.capture.push(bytes);
                 return true;
             }
@@ -214,10 +214,10 @@ impl OutputReader {
 
     /// Reads what is in the pipe now and no more: a pipe has a bounded capacity, and processes that still
     /// write are not waited for.
-    fn finish(mut self, outlets: &mut OutputSinks) -> Captured {
+    fn finish(mut self, sinks: &mut OutputSinks) -> Captured {
         const CHUNKS_PER_PIPE: usize = 64;
         for _ in 0..CHUNKS_PER_PIPE {
-            if !self.read_chunk(outlets) {
+            if !self.read_chunk(sinks) {
                 break;
             }
         }

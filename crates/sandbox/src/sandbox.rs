@@ -142,7 +142,7 @@ impl Sandbox {
     async fn run_with_sinks(
         &self,
         mut confined: ConfinedCommand,
-        mut outlets: OutputSinks,
+        mut sinks: OutputSinks,
     ) -> Result<RunReport, SandboxError> {
         let (tier, pool) = self.select_pool(confined.required_tier)?;
         for is_last in [false, true] {
@@ -151,7 +151,7 @@ impl Sandbox {
             let (begun, launcher) = underway.parts().ok_or(SandboxError::LauncherLost)?;
             let (executable, sandbox_sha256) = (begun.executable.clone(), begun.sandbox_digest(tier));
             let finished = tokio::select! {
-                finished = launch::run(begun, tier, launcher, &mut outlets) => finished,
+                finished = launch::run(begun, tier, launcher, &mut sinks) => finished,
                 // Dropping the handle ends the run and cleans up after it.
                 () = self.active_runs.closing() => return Err(SandboxError::LauncherLost),
             };

@@ -206,7 +206,7 @@ impl WorkerSockets {
             worker_sockets: Weak::new(),
             tasks: TaskTable::default(),
         };
-        let manners = listener::ListenerLimits {
+        let limits = listener::ListenerLimits {
             max_connections: CONNECTIONS_PER_WORKER,
             max_followers: CONNECTIONS_PER_WORKER,
             idle_timeout: None,
@@ -215,7 +215,7 @@ impl WorkerSockets {
             session: endpoint.opened.session_id.as_str().into(),
             opener: endpoint.opener.key(),
         };
-        let listener = ConnectionListener::new(service(context, worker), sockets, manners);
+        let listener = ConnectionListener::new(service(context, worker), sockets, limits);
         tokio::spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}

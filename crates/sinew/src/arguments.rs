@@ -115,10 +115,10 @@ mod tests {
 
     fn check(words: &[&str], json: Option<&str>, expect: Result<Value, &str>) {
         let words = words.iter().map(ToString::to_string).collect();
-        let spoken = CallInput::new(words, json);
-        let got = spoken.and_then(|spoken| {
-            assert_eq!(spoken.tool, "t");
-            spoken.into_arguments(Some(&definition()))
+        let input = CallInput::new(words, json);
+        let got = input.and_then(|input| {
+            assert_eq!(input.tool, "t");
+            input.into_arguments(Some(&definition()))
         });
         match (got, expect) {
             (Ok(value), Ok(expected)) => assert_eq!(value, expected),

@@ -42,9 +42,9 @@ pub(crate) fn run(context: CommandContext, daemons: DaemonStartup) -> Result<(),
         pending: PendingRequests::default(),
     });
     let first = bridge.link.connect(Duration::ZERO)?;
-    let outward = Arc::clone(&bridge);
+    let forwarder = Arc::clone(&bridge);
     // Not joined: a client that never closes its side must not keep a bridge without a daemon alive.
-    std::thread::spawn(move || outward.forward_requests());
+    std::thread::spawn(move || forwarder.forward_requests());
     bridge.forward_responses(first)
 }
 
@@ -113,8 +113,8 @@ impl StdioBridge {
     /// Repeats the client's handshake on a new connection and drops the daemon's response, which the client
     /// has already had. Returns false if the connection was lost.
     fn repeat_handshake(&self, lines: &mut BufReader<UnixStream>) -> Result<bool, CommandError> {
-        let Some(greeting) = self.pending.handshake() else { return Ok(true) };
-        if lines.get_mut().write_all(&greeting).is_err() {
+        let Some(handshake) = self.pending.handshake() else { return Ok(true) };
+        if lines.get_mut().write_all(&handshake).is_err() {
             return Ok(false);
         }
         let mut line = Vec::new();

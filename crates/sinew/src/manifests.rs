@@ -98,8 +98,8 @@ pub(crate) fn describe_keys(settings: &Settings) -> BTreeMap<String, String> {
 /// Returns the store of MCP tool definitions, which adds the first definitions of a server to the accepted
 /// copy.
 fn pin_store(context: &CommandContext, taking: PinVersion) -> PinStore {
-    let (keeper, home) = (context.accepted_writer().clone(), context.home().clone());
-    let seal = move |id: &str, text: &[u8]| keeper.add_pins(&home, id, text);
+    let (writer, home) = (context.accepted_writer().clone(), context.home().clone());
+    let seal = move |id: &str, text: &[u8]| writer.add_pins(&home, id, text);
     accepted_config::pin_store(context.home(), taking).with_sealer(Arc::new(seal))
 }
 

@@ -183,8 +183,8 @@ fn check_owner(path: &Path, metadata: &Metadata) -> Result<(), TrustError> {
     Ok(())
 }
 
-fn writable_error(path: &Path, metadata: &Metadata, who: &'static str) -> TrustError {
-    TrustError::Writable { path: path.to_owned(), mode: metadata.mode() & 0o7777, writers: who }
+fn writable_error(path: &Path, metadata: &Metadata, writers: &'static str) -> TrustError {
+    TrustError::Writable { path: path.to_owned(), mode: metadata.mode() & 0o7777, writers }
 }
 
 /// Quotes a path for a shell command.

@@ -18,8 +18,8 @@ pub(super) fn other_arguments(permit: &Permit, preview: &CallPreview) -> Option<
         return None;
     }
     let reaching = definition.path_arguments().iter().map(|path| path.key.as_str());
-    let outward = definition.external_target_arguments().iter().map(|outward| outward.key.as_str());
-    let reaching: Vec<&str> = reaching.chain(outward).collect();
+    let external_keys = definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
+    let reaching: Vec<&str> = reaching.chain(external_keys).collect();
     let others = permit.call().arguments().iter().filter(|(key, _)| !reaching.contains(&key.as_str()));
     Some(Value::Object(others.map(|(key, value)| (key.clone(), value.clone())).collect()))
 }

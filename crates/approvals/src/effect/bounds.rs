@@ -40,8 +40,8 @@ pub(super) fn describe_bounds(permit: &Permit, at_work: ExecutionSite) -> String
 /// Fingerprint of the hidden paths and the program directories of the sandbox: an approval does not extend to
 /// a sandbox that exposes other files.
 fn sandbox_fingerprint(permit: &Permit) -> String {
-    let sight = permit.visibility_filter();
-    let sandbox_spec = canonical::bytes(&json!([sight.forbidden_patterns(), permit.program_folders()]));
+    let visibility = permit.visibility_filter();
+    let sandbox_spec = canonical::bytes(&json!([visibility.forbidden_patterns(), permit.program_folders()]));
     canonical::sha256_hex(&sandbox_spec).chars().take(12).collect()
 }
 

@@ -78,14 +78,14 @@ impl FileDiff {
             format!("file      {} {}", escape_for_display(&self.path), escape_for_display(&self.what)),
         );
         for (side, text) in &self.lines {
-            let (tone, sign) = match side {
+            let (style, sign) = match side {
                 DiffLineKind::Hunk => (LineStyle::Muted, ""),
                 DiffLineKind::Both => (LineStyle::Plain, " "),
                 DiffLineKind::Old => (LineStyle::Removed, "-"),
                 DiffLineKind::New => (LineStyle::Added, "+"),
                 DiffLineKind::Note => (LineStyle::Muted, "\\ "),
             };
-            put(tone, format!("  {sign}{}", escape_for_display(text)));
+            put(style, format!("  {sign}{}", escape_for_display(text)));
         }
     }
 

@@ -82,13 +82,13 @@ pub(crate) trait MessageStream {
     ) -> Result<Value, McpError> {
         self.begin(awaited.max_bytes, context).await?;
         self.send(request, context).await?;
-        let mut hearing = ResponseWait::new(awaited);
+        let mut response_wait = ResponseWait::new(awaited);
         loop {
             let Some(message) = self.next().await? else {
-                hearing.count_ignored()?;
+                response_wait.count_ignored()?;
                 continue;
             };
-            match hearing.receive(message).await? {
+            match response_wait.receive(message).await? {
                 ReceivedMessage::Response(response) => return Ok(response),
                 ReceivedMessage::ServerRequest(reply) => self.send(&reply, context).await?,
                 ReceivedMessage::Progress(note) => context.report_progress(note),
@@ -112,17 +112,17 @@ mod tests {
 
     #[tokio::test]
     async fn messages_before_a_response_are_limited() {
-        let mut hearing = ResponseWait::new(AWAITED);
+        let mut response_wait = ResponseWait::new(AWAITED);
         for n in 0..MAX_SERVER_REQUESTS + 5 {
-            let received = hearing.receive(br#"{"id":"a","method":"ping"}"#.to_vec()).await.unwrap();
+            let received = response_wait.receive(br#"{"id":"a","method":"ping"}"#.to_vec()).await.unwrap();
             assert_eq!(matches!(received, ReceivedMessage::ServerRequest(_)), n < MAX_SERVER_REQUESTS, "{n}");
         }
-        let answer = hearing.receive(br#"{"id":7,"result":{"n":1}}"#.to_vec()).await;
+        let answer = response_wait.receive(br#"{"id":7,"result":{"n":1}}"#.to_vec()).await;
         assert!(matches!(answer, Ok(ReceivedMessage::Response(answer)) if answer["n"] == 1));
-        while hearing.messages < MAX_MESSAGES {
-            hearing.count_ignored().unwrap();
+        while response_wait.messages < MAX_MESSAGES {
+            response_wait.count_ignored().unwrap();
         }
-        let end = hearing.receive(br#"{"id":7,"result":{}}"#.to_vec()).await;
+        let end = response_wait.receive(br#"{"id":7,"result":{}}"#.to_vec()).await;
         assert!(matches!(end, Err(McpError::EndlessMessages(_))));
     }
 }

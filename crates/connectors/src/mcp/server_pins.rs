@@ -152,7 +152,7 @@ mod tests {
     use super::super::pin_store::PinVersion;
     use super::*;
 
-    fn said(description: &str) -> Arc<ServerToolDefinitions> {
+    fn definitions(description: &str) -> Arc<ServerToolDefinitions> {
         let mut text = ServerToolDefinitions::default();
         text.add_page(json!([{"name": "t", "description": description}])).unwrap();
         Arc::new(text)
@@ -164,18 +164,21 @@ mod tests {
         let of = |taking| PinStore::new(folder.path().join("u"), taking);
         let first = ServerPins::load(Some(&of(PinVersion::Accepted)), "s");
         assert_eq!(first.pinned_definition("t"), None);
-        first.note(&said("one")).unwrap();
-        assert!(first.is_noted(&said("one")) && !first.is_noted(&said("two")));
-        assert!(first.check_tool("t", &said("one")).is_ok());
-        assert_eq!(first.check_tool("t", &said("two")).unwrap_err().kind, FailureKind::Conflict);
-        assert_eq!(first.check_tool("x", &said("one")).unwrap_err().kind, FailureKind::NotFound);
+        first.note(&definitions("one")).unwrap();
+        assert!(first.is_noted(&definitions("one")) && !first.is_noted(&definitions("two")));
+        assert!(first.check_tool("t", &definitions("one")).is_ok());
+        assert_eq!(first.check_tool("t", &definitions("two")).unwrap_err().kind, FailureKind::Conflict);
+        assert_eq!(first.check_tool("x", &definitions("one")).unwrap_err().kind, FailureKind::NotFound);
         // After a restart the accepted definition applies; the reload sees the newer one.
-        first.note(&said("two")).unwrap();
+        first.note(&definitions("two")).unwrap();
         let again = ServerPins::load(Some(&of(PinVersion::Accepted)), "s");
-        assert!(again.check_tool("t", &said("one")).is_ok() && again.check_tool("t", &said("two")).is_err());
+        assert!(
+            again.check_tool("t", &definitions("one")).is_ok()
+                && again.check_tool("t", &definitions("two")).is_err()
+        );
         let newest = ServerPins::load(Some(&of(PinVersion::Newest)), "s");
         assert_eq!(newest.pinned_definition("t"), Some(json!({"description": "two"})));
-        again.note(&said("one")).unwrap();
+        again.note(&definitions("one")).unwrap();
         let newest = ServerPins::load(Some(&of(PinVersion::Newest)), "s");
         assert_eq!(
             newest.pinned_definition("t"),
@@ -192,18 +195,18 @@ mod tests {
         std::fs::create_dir(folder.path().join("u")).unwrap();
         std::fs::write(upstreams.accepted_path("s"), "{\"t\":").unwrap();
         let broken = ServerPins::load(Some(&upstreams), "s");
-        assert_eq!(broken.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
-        let refused = broken.check_tool("t", &said("one")).unwrap_err();
+        assert_eq!(broken.note(&definitions("one")).unwrap_err().kind, FailureKind::Conflict);
+        let refused = broken.check_tool("t", &definitions("one")).unwrap_err();
         assert!(refused.hint.unwrap().contains("sinew reload --accept"));
         assert_ne!(broken.pinned_definition("t"), None, "a reload reports the change");
         // A folder in place of the file is unreadable; a file in place of the folder cannot store a pin.
         std::fs::create_dir(upstreams.accepted_path("d")).unwrap();
-        assert!(ServerPins::load(Some(&upstreams), "d").note(&said("one")).is_err());
+        assert!(ServerPins::load(Some(&upstreams), "d").note(&definitions("one")).is_err());
         let nowhere = PinStore::new(upstreams.accepted_path("s").join("u"), PinVersion::Accepted);
-        let unkept = ServerPins::load(Some(&nowhere), "x");
-        assert_eq!(unkept.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
+        let unwritable = ServerPins::load(Some(&nowhere), "x");
+        assert_eq!(unwritable.note(&definitions("one")).unwrap_err().kind, FailureKind::Conflict);
         assert!(
-            unkept.check_tool("t", &said("one")).is_err(),
+            unwritable.check_tool("t", &definitions("one")).is_err(),
             "a definition that is not stored does not apply"
         );
     }
@@ -214,18 +217,19 @@ mod tests {
         let refusing = PinStore::new(folder.path().join("u"), PinVersion::Accepted)
             .with_sealer(Arc::new(|_, _| Err(io::Error::other("no seal"))));
         let pins = ServerPins::load(Some(&refusing), "s");
-        assert_eq!(pins.note(&said("one")).unwrap_err().kind, FailureKind::Conflict);
-        assert!(pins.check_tool("t", &said("one")).is_err());
+        assert_eq!(pins.note(&definitions("one")).unwrap_err().kind, FailureKind::Conflict);
+        assert!(pins.check_tool("t", &definitions("one")).is_err());
         // The sealed copy takes precedence over the other file.
         let copy = folder.path().join("copy");
-        strict_yaml::replace_private_file(&copy.join("s.json"), &said("one").to_bytes()).unwrap();
-        std::fs::write(refusing.accepted_path("s"), said("two").to_bytes()).unwrap();
+        strict_yaml::replace_private_file(&copy.join("s.json"), &definitions("one").to_bytes()).unwrap();
+        std::fs::write(refusing.accepted_path("s"), definitions("two").to_bytes()).unwrap();
         let copied = ServerPins::load(
             Some(&PinStore::new(folder.path().join("u"), PinVersion::Accepted).with_copy(copy)),
             "s",
         );
         assert!(
-            copied.check_tool("t", &said("one")).is_ok() && copied.check_tool("t", &said("two")).is_err()
+            copied.check_tool("t", &definitions("one")).is_ok()
+                && copied.check_tool("t", &definitions("two")).is_err()
         );
     }
 }

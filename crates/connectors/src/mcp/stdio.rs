@@ -89,11 +89,11 @@ impl StdioTransport {
         context: McpRequestContext<'_>,
     ) -> Result<Value, McpError> {
         let mut out = to_line(request);
-        let mut hearing = ResponseWait::new(awaited);
+        let mut response_wait = ResponseWait::new(awaited);
         (self.received_bytes, self.blank_bytes) = (0, 0);
         loop {
             let line = self.next_line(&mut out, awaited.max_bytes.saturating_add(ENVELOPE_BYTES)).await?;
-            match hearing.receive(line).await? {
+            match response_wait.receive(line).await? {
                 ReceivedMessage::Response(response) => return Ok(response),
                 ReceivedMessage::ServerRequest(reply) => out.extend(to_line(&reply)),
                 ReceivedMessage::Progress(note) => context.report_progress(note),

@@ -102,10 +102,11 @@ impl ToolExecutionLayer {
 
     pub(crate) async fn change_mode(
         self: &Arc<Self>,
-        wish: ModeChangeRequest,
+        request: ModeChangeRequest,
     ) -> Result<ModeChangeResult, ModeError> {
         let layer = Arc::clone(self);
-        let changing = AssertUnwindSafe(async move { layer.apply_mode_change(&wish).await }).catch_unwind();
+        let changing =
+            AssertUnwindSafe(async move { layer.apply_mode_change(&request).await }).catch_unwind();
         let mut changing = Box::pin(changing);
         // Polled here first, so that changes queue in the order of the requests. Of two spawned tasks the
         // later one could take the lock first, and a request to leave LOCKDOWN would be applied after a later
@@ -119,32 +120,32 @@ impl ToolExecutionLayer {
     }
 
     /// Applies one change at a time, so that the last recorded mode is the current one.
-    async fn apply_mode_change(&self, wish: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
+    async fn apply_mode_change(&self, request: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
         let _turn = self.modes.lock.lock().await;
-        let (from, to) = (self.current.mode.get(), wish.to);
-        if from == to || wish.from.is_some_and(|expected| expected != from) {
+        let (from, to) = (self.current.mode.get(), request.to);
+        if from == to || request.from.is_some_and(|expected| expected != from) {
             return Ok(ModeChangeResult { previous: from, recorded: true });
         }
-        if wish.changed_by == ChangedBy::Human && !is_human_edge(from, to) {
-            tracing::warn!(%from, %to, by = wish.by, "mode_change_refused");
+        if request.changed_by == ChangedBy::Human && !is_human_edge(from, to) {
+            tracing::warn!(%from, %to, by = request.by, "mode_change_refused");
             return Err(ModeError::NoTransition { from, to, allowed: modes_settable_from(from).collect() });
         }
-        let is_proven = wish.proof.is_some() || !self.approvals.pin().is_set();
-        if wish.changed_by == ChangedBy::Human && ModeChangeResult::needs_pin(from, to) && !is_proven {
+        let is_proven = request.proof.is_some() || !self.approvals.pin().is_set();
+        if request.changed_by == ChangedBy::Human && ModeChangeResult::needs_pin(from, to) && !is_proven {
             return Err(ModeError::PinRequired);
         }
-        let change = wish.to_ledger_entry(from);
+        let change = request.to_ledger_entry(from);
         let recorded = if ModeChangeResult::loosens(to) {
             self.record_mode(change.clone())
                 .await
                 .map_err(|error| ModeError::NotRecorded(error.to_string()))?;
-            self.enter_mode(&change, wish.changed_by);
+            self.enter_mode(&change, request.changed_by);
             true
         } else {
-            self.enter_mode(&change, wish.changed_by);
+            self.enter_mode(&change, request.changed_by);
             self.record_or_defer(change).await
         };
-        let (reason, by, sensors) = (&wish.reason, &wish.by, wish.sensors.as_ref());
+        let (reason, by, sensors) = (&request.reason, &request.by, request.sensors.as_ref());
         emit(TelemetryEvent::ModeTransition { from, to, reason, by, sensors });
         Ok(ModeChangeResult { previous: from, recorded })
     }

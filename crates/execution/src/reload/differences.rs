@@ -67,8 +67,8 @@ pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec
 /// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
 /// before, so it counts as loosening.
 pub fn curated_map_differences(old: &CuratedGuardrails, new: &CuratedGuardrails) -> Vec<PolicyDifference> {
-    let difference = |CuratedChange { direction: demands, description, rule }| {
-        let effect = match demands {
+    let difference = |CuratedChange { direction, description, rule }| {
+        let effect = match direction {
             RequirementChange::Stricter => PolicyEffect::Tightens,
             RequirementChange::Unchanged => PolicyEffect::Neutral,
             RequirementChange::Looser => PolicyEffect::Loosens,

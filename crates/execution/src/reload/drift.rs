@@ -70,8 +70,8 @@ fn shorten_with_note(text: &str) -> String {
 
 /// Changes of the annotations. A missing hint has the default of MCP, which is the unsafe value.
 fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
-    let reported_text = |value: &Value, key: &str, unsaid: bool| {
-        value.pointer(&format!("/annotations/{key}")).and_then(Value::as_bool).unwrap_or(unsaid)
+    let reported_text = |value: &Value, key: &str, default: bool| {
+        value.pointer(&format!("/annotations/{key}")).and_then(Value::as_bool).unwrap_or(default)
     };
     let worse = [
         ("readOnlyHint", false, false, "it no longer declares itself read-only"),
@@ -81,8 +81,8 @@ fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
     ];
     let mut found: Vec<(DriftRisk, String)> = worse
         .iter()
-        .filter(|(key, unsaid, bad, _)| {
-            reported_text(old, key, *unsaid) != *bad && reported_text(new, key, *unsaid) == *bad
+        .filter(|(key, default, bad, _)| {
+            reported_text(old, key, *default) != *bad && reported_text(new, key, *default) == *bad
         })
         .map(|(.., what)| (DriftRisk::High, (*what).to_owned()))
         .collect();

@@ -31,12 +31,12 @@ pub enum Access {
 
 impl<'a> EffectivePolicy<'a> {
     /// Returns the access of the tool in a mode, without its rates and arguments, and the rule that decides.
-    pub fn access(&self, mode: Mode, attendance: ToolApprovals) -> (Access, Option<RuleRef>) {
+    pub fn access(&self, mode: Mode, tool_approvals: ToolApprovals) -> (Access, Option<RuleRef>) {
         let mut trace = RuleTrace::disabled();
         let mut notes = TraceRecorder::new(&mut trace);
         match self.admit_without_rates(mode, &mut notes) {
             Err(reason) => (Access::Denied, reason.rule().cloned()),
-            Ok(()) => match self.approval_rules(mode, attendance, &mut notes).into_iter().next() {
+            Ok(()) => match self.approval_rules(mode, tool_approvals, &mut notes).into_iter().next() {
                 Some(rule) => (Access::Asks, Some(rule)),
                 None => (Access::Runs, notes.passed_rules.first().cloned()),
             },
@@ -76,7 +76,7 @@ impl<'a> EffectivePolicy<'a> {
     pub(crate) fn approval_rules(
         &self,
         mode: Mode,
-        attendance: ToolApprovals,
+        tool_approvals: ToolApprovals,
         notes: &mut TraceRecorder<'_>,
     ) -> Vec<RuleRef> {
         let subject = ApprovalSubject {
@@ -100,7 +100,7 @@ impl<'a> EffectivePolicy<'a> {
         let outbound = self.policy.safety.gateway.approval_rule.as_ref().filter(|_| self.is_outbound());
         // `unattended_paths` waives the approvals of tools.yaml only, not those of a mode, safety.yaml or the
         // definition.
-        let is_asked = attendance == ToolApprovals::Required;
+        let is_asked = tool_approvals == ToolApprovals::Required;
         let in_tools = always.into_iter().chain(tool).chain(category).filter(|_| is_asked);
         let stated = in_tools.chain(by_mode).chain(safety.map(|rule| &rule.rule)).chain(outbound);
         let asked: Vec<RuleRef> = definition.into_iter().chain(stated.cloned()).collect();

@@ -80,8 +80,8 @@ impl EntryInspection<'_> {
             key,
         };
         self.check_field_names(&entry);
-        let demands = entry.field_names().next().is_some();
-        if !demands && entry.example.is_none() && entry.deprecated.is_none() {
+        let has_requirements = entry.field_names().next().is_some();
+        if !has_requirements && entry.example.is_none() && entry.deprecated.is_none() {
             let message = format!("`{}` requires nothing and has no example", entry.key.value);
             self.push_error(&entry.key, &message, "add `required`, or remove the entry");
         }

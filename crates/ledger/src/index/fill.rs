@@ -33,10 +33,10 @@ use crate::{
 const ROWS_PER_BATCH: u64 = 50_000;
 
 /// Fills the index on every message from the commit thread, until the channel closes.
-pub(crate) fn run(shared: &Arc<LedgerShared>, rings: &Receiver<()>) {
+pub(crate) fn run(shared: &Arc<LedgerShared>, wakeups: &Receiver<()>) {
     step_back();
     let mut filler: Option<IndexFiller> = None;
-    while rings.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
+    while wakeups.recv().is_ok() && !shared.closing.load(Ordering::Relaxed) {
         // On a full disk the remaining space is left to the segments.
         if *shared.state.borrow() != LedgerState::Ready {
             continue;
@@ -207,12 +207,12 @@ impl IndexBatch<'_> {
         {
             // An unfinished line is indexed once it is complete; `verify` reports lines that are not records.
             let Some(text) = line.without_newline() else { return Ok(()) };
-            let Some((parts, facets)) = line::parse_line(text).zip(SearchFields::parse(text)) else {
+            let Some((parts, fields)) = line::parse_line(text).zip(SearchFields::parse(text)) else {
                 continue;
             };
             let length = u64::try_from(line.bytes.len()).unwrap_or_default();
-            let (seq, offset) = (facets.seq, line.offset);
-            self.insert(&facets, [segment.first, offset, length])?;
+            let (seq, offset) = (fields.seq, line.offset);
+            self.insert(&fields, [segment.first, offset, length])?;
             self.count += 1;
             let end = offset + length;
             self.last = Some(IndexPosition { seq, segment: segment.first, offset, end, hash: parts.hash });
@@ -220,37 +220,37 @@ impl IndexBatch<'_> {
         Ok(())
     }
 
-    fn insert(&mut self, facets: &SearchFields, place: [u64; 3]) -> rusqlite::Result<()> {
-        let (sort, session) = (self.sort_id(facets)?, self.session_id(facets)?);
-        let seq = to_signed(facets.seq);
+    fn insert(&mut self, fields: &SearchFields, place: [u64; 3]) -> rusqlite::Result<()> {
+        let (sort, session) = (self.sort_id(fields)?, self.session_id(fields)?);
+        let seq = to_signed(fields.seq);
         let [segment, offset, length] = place.map(to_signed);
         let run = |sql: &str, values: &[&dyn ToSql]| self.transaction.prepare_cached(sql)?.execute(values);
         run(
             "INSERT INTO record (seq, time, sort, session, segment, offset, length) VALUES (?,?,?,?,?,?,?)",
-            params![seq, facets.time, sort, session, segment, offset, length],
+            params![seq, fields.time, sort, session, segment, offset, length],
         )?;
-        if let Some(call) = &facets.call {
+        if let Some(call) = &fields.call {
             run("INSERT INTO by_call (id, seq) VALUES (?,?)", params![pack_id(call), seq])?;
         }
-        if let Some(trace) = &facets.trace {
+        if let Some(trace) = &fields.trace {
             run("INSERT INTO by_trace (id, seq) VALUES (?,?)", params![pack_id(trace), seq])?;
         }
-        if let Some(key) = &facets.idempotency_key {
+        if let Some(key) = &fields.idempotency_key {
             run("INSERT INTO by_key (id, seq) VALUES (?,?)", params![key.as_bytes(), seq])?;
         }
         let times = self
             .times
-            .entry(facets.seq / RECORDS_PER_BLOCK * RECORDS_PER_BLOCK)
-            .or_insert((facets.time, facets.time));
-        *times = (times.0.min(facets.time), times.1.max(facets.time));
-        match facets.first_retained {
+            .entry(fields.seq / RECORDS_PER_BLOCK * RECORDS_PER_BLOCK)
+            .or_insert((fields.time, fields.time));
+        *times = (times.0.min(fields.time), times.1.max(fields.time));
+        match fields.first_retained {
             Some(first) => self.delete_before(first),
             None => Ok(()),
         }
     }
 
-    fn sort_id(&mut self, facets: &SearchFields<'_>) -> rusqlite::Result<i64> {
-        let SearchFields { kind, tool, outcome, mode, caller, .. } = facets;
+    fn sort_id(&mut self, fields: &SearchFields<'_>) -> rusqlite::Result<i64> {
+        let SearchFields { kind, tool, outcome, mode, caller, .. } = fields;
         let words = [Some(kind), tool.as_ref(), outcome.as_ref(), mode.as_ref(), caller.as_ref()]
             .map(|word| word.map_or("", |word| &**word));
         let key = sort_key(words);
@@ -267,8 +267,8 @@ impl IndexBatch<'_> {
         Ok(id)
     }
 
-    fn session_id(&mut self, facets: &SearchFields) -> rusqlite::Result<Option<i64>> {
-        let Some(text) = &facets.session else { return Ok(None) };
+    fn session_id(&mut self, fields: &SearchFields) -> rusqlite::Result<Option<i64>> {
+        let Some(text) = &fields.session else { return Ok(None) };
         if let Some(id) = self.words.sessions.get(&**text) {
             return Ok(Some(*id));
         }

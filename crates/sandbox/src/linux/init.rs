@@ -99,10 +99,10 @@ fn reap_until_program_ends(child: Pid) -> i32 {
     let (signals, mut interval) = (handled_signals(), ReapLimiter::new());
     loop {
         // The program comes first, however many orphans wait to be reaped.
-        while let Some((who, end)) =
+        while let Some((reaped, end)) =
             reap_one(Some(child)).or_else(|| interval.is_allowed().then(|| reap_one(None)).flatten())
         {
-            if who == child {
+            if reaped == child {
                 return end;
             }
             interval.record();

@@ -135,12 +135,12 @@ pub(crate) fn wait(pid: Option<Pid>, flags: WaitPidFlag) -> nix::Result<Option<(
     let pid = pid.map_or(-1, Pid::as_raw);
     let mut status = 0;
     // SAFETY: the kernel writes one number to a valid location.
-    let who = Errno::result(unsafe { libc::waitpid(pid, &raw mut status, flags.bits()) })?;
+    let ended = Errno::result(unsafe { libc::waitpid(pid, &raw mut status, flags.bits()) })?;
     let end = match libc::WIFSIGNALED(status) {
         true => -libc::WTERMSIG(status),
         false => libc::WEXITSTATUS(status),
     };
-    Ok((who > 0).then_some((Pid::from_raw(who), end)))
+    Ok((ended > 0).then_some((Pid::from_raw(ended), end)))
 }
 
 /// Returns true if a child has ended, without reaping it.

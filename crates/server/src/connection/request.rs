@@ -114,12 +114,12 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         if let Err(busy) = self.reserve_follower_slot() {
             return self.reply_now(ticket, &Err(busy)).await;
         }
-        let telling = following(Notifier::new(self.outbox.clone()));
+        let notifications = following(Notifier::new(self.outbox.clone()));
         self.subscriptions.spawn(async move {
             tokio::select! {
                 biased;
                 () = ticket.cancellation().cancelled() => {}
-                () = telling => {}
+                () = notifications => {}
             }
         });
     }

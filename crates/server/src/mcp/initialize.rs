@@ -110,7 +110,7 @@ mod tests {
         let (server, client) = tokio::io::duplex(1024);
         let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60));
         let sender = watch::Sender::new(0_u64);
-        let telling = tokio::spawn(notify_changes(sender.subscribe(), Notifier::new(outbox)));
+        let notifying = tokio::spawn(notify_changes(sender.subscribe(), Notifier::new(outbox)));
         let mut lines = BufReader::new(client).lines();
         for change in 1..3 {
             sender.send_replace(change);
@@ -119,7 +119,7 @@ mod tests {
             assert!(reported.get("id").is_none(), "a notification has no id: {reported}");
         }
         drop(sender);
-        telling.await.unwrap();
+        notifying.await.unwrap();
     }
 
     #[test]

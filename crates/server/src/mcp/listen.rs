@@ -143,7 +143,7 @@ mod tests {
         let sender = watch::Sender::new(0_u64);
         let meta = json!({SUBSCRIPTION_ID_KEY: 7});
         let subscription = Subscription { meta: meta.clone(), tools: Some(sender.subscribe()), tasks: None };
-        let telling = tokio::spawn(subscription.run(Notifier::new(outbox)));
+        let notifying = tokio::spawn(subscription.run(Notifier::new(outbox)));
         let mut lines = BufReader::new(client).lines();
         for (expect, change) in [(ACKNOWLEDGED_METHOD, 1), (LIST_CHANGED, 2)] {
             let reported: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
@@ -151,6 +151,6 @@ mod tests {
             sender.send_replace(change);
         }
         drop(sender);
-        telling.await.unwrap();
+        notifying.await.unwrap();
     }
 }

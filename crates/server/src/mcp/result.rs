@@ -95,14 +95,14 @@ mod tests {
         ResultMetadata::new(CallId::fresh(), &TraceContext::root(), Mode::Normal, "policy")
     }
 
-    fn told(result: ToolResult) -> Value {
+    fn call_reply(result: ToolResult) -> Value {
         serde_json::from_slice(reply(result, None, None).unwrap().bytes()).unwrap()
     }
 
     #[test]
     fn success_is_text_and_structure() {
         let output = ToolOutput { value: json!({"content": "é\n"}), ..ToolOutput::default() };
-        let reported = told(ToolResult::done("read_file", output, metadata(), 1.5));
+        let reported = call_reply(ToolResult::done("read_file", output, metadata(), 1.5));
         assert_eq!(reported["isError"], false);
         assert_eq!(reported["structuredContent"], json!({"content": "é\n"}));
         assert_eq!(reported["content"], json!([{"type": "text", "text": "{\"content\":\"é\\n\"}"}]));
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_list_is_text_only() {
         let output = ToolOutput { value: json!([1]), ..ToolOutput::default() };
-        let reported = told(ToolResult::done("t", output, metadata(), 0.0));
+        let reported = call_reply(ToolResult::done("t", output, metadata(), 0.0));
         assert_eq!(
             (&reported["content"][0]["text"], reported.get("structuredContent")),
             (&json!("[1]"), None)

@@ -40,7 +40,7 @@ impl PendingRequests {
         let Some(id) = head.response_id() else { return };
         let mut state = self.lock();
         state.open.remove(id);
-        if head.is_error() && state.handshake.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+        if head.is_error() && state.handshake.as_ref().is_some_and(|(handshake_id, _)| handshake_id == id) {
             state.handshake = None;
         }
     }
@@ -59,7 +59,7 @@ impl PendingRequests {
     /// Removes one open request and returns its error response, unless it was already removed.
     pub(super) fn fail_one(&self, id: &Value) -> Option<Vec<u8>> {
         let mut state = self.lock();
-        if state.handshake.as_ref().is_some_and(|(greeting, _)| greeting == id) {
+        if state.handshake.as_ref().is_some_and(|(handshake_id, _)| handshake_id == id) {
             state.handshake = None;
         }
         state.open.remove(id).then(|| daemon_gone_error(id))

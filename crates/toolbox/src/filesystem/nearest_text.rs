@@ -21,12 +21,12 @@ pub(super) fn nearest_lines(text: &str, piece: &str) -> Option<NearestLines> {
     let wanted: Vec<&str> = piece.lines().map(line_start).collect();
     let lines: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
     let anchor = wanted.iter().position(|line| !line.trim().is_empty())?;
-    let likeness = |at: usize| {
+    let similarity = |at: usize| {
         let first =
             strsim::normalized_levenshtein(line_start(lines.get(at)?).trim(), wanted.get(anchor)?.trim());
         Some((at, first))
     };
-    let alike = (0..lines.len()).filter_map(likeness).filter(|(_, alike)| *alike >= MIN_SIMILARITY);
+    let alike = (0..lines.len()).filter_map(similarity).filter(|(_, alike)| *alike >= MIN_SIMILARITY);
     // Among lines with a similar start, the position with the most identical following lines wins.
     let same_after = |at: usize| {
         let here = lines.iter().skip(at.saturating_sub(anchor)).zip(&wanted);

@@ -49,9 +49,9 @@ pub(super) async fn read_document(
     let mut worker = sandbox.start_worker(&task).await.map_err(|error| not_started(&error))?;
     let confining = begun.elapsed();
     let most = most_bytes.saturating_mul(WORST_GROWTH).saturating_add(METADATA_RESERVE);
-    let spoken = tokio::time::timeout(lifetime, exchange(&mut worker, &message, most)).await;
+    let exchanged = tokio::time::timeout(lifetime, exchange(&mut worker, &message, most)).await;
     let tier = worker.tier();
-    let (text, end, spent) = match spoken {
+    let (text, end, spent) = match exchanged {
         Ok((text, Ok((end, spent)))) => (text, end, spent),
         Ok((_, Err(error))) => return Err(not_started(&error)),
         Err(_) => return Err(read_failure(RunEnd::TimedOut, tier)),

@@ -65,7 +65,7 @@ impl SignalScope {
 
 /// Kills and reaps everything below this process until the deadline; a process in an uninterruptible call
 /// ends after that call. Orphans become children of this process, so killing children repeatedly is enough.
-pub(crate) fn kill_descendants(fence: Option<&SignalScope>, until: Instant) {
+pub(crate) fn kill_descendants(signal_scope: Option<&SignalScope>, until: Instant) {
     if !layers::is_enabled(SandboxLayer::KillDescendants) {
         return;
     }
@@ -78,8 +78,8 @@ pub(crate) fn kill_descendants(fence: Option<&SignalScope>, until: Instant) {
                 Ok(Some(_)) => has_ended = true,
             }
         }
-        match fence {
-            Some(fence) => fence.kill_all(),
+        match signal_scope {
+            Some(signal_scope) => signal_scope.kill_all(),
             None => kill_children(),
         }
         if !has_ended {

@@ -33,7 +33,7 @@ struct CountRound {
     /// Processor time that this process had used at the start.
     cpu_at_start: Duration,
     /// Processes that had memory at the start.
-    living: Vec<i32>,
+    running: Vec<i32>,
     next: Vec<i32>,
     counted: MemoryPages,
     /// Quick count of all of them.
@@ -78,7 +78,7 @@ impl ProportionalCount {
     fn count_within(
         &mut self,
         begin: impl FnOnce() -> CountRound,
-        living_now: impl FnOnce() -> Vec<i32>,
+        running_now: impl FnOnce() -> Vec<i32>,
         (scratch, available): (u64, u64),
         most: Duration,
     ) -> Option<u64> {
@@ -95,7 +95,7 @@ impl ProportionalCount {
         // Memory of a process that was not counted yet may have moved to one that was counted already, or to
         // a new one. The retry uses the same processor time budget, so a run that changes all the time gets
         // the result of the quick count.
-        if counted <= available && living_now() != round.living {
+        if counted <= available && running_now() != round.running {
             self.retry_cpu_start = Some(round.cpu_at_start);
             self.round = None;
             return None;
@@ -111,18 +111,18 @@ impl ProportionalCount {
 /// Returns those that have memory, sorted; ended processes that are not reaped yet have none.
 fn with_memory(processes: &[i32]) -> Vec<i32> {
     let has_some = |process: &i32| memory::resident(*process) != MemoryPages::default();
-    let mut living: Vec<i32> = processes.iter().copied().filter(has_some).collect();
-    living.sort_unstable();
-    living
+    let mut running: Vec<i32> = processes.iter().copied().filter(has_some).collect();
+    running.sort_unstable();
+    running
 }
 
 impl CountRound {
-    fn new(living: Vec<i32>, apart: &[i32], quick: u64) -> CountRound {
+    fn new(running: Vec<i32>, apart: &[i32], quick: u64) -> CountRound {
         let (begun, used) = (Instant::now(), processor_time());
         CountRound {
             begun,
             cpu_at_start: used,
-            living,
+            running,
             next: apart.to_vec(),
             counted: MemoryPages::default(),
             quick,

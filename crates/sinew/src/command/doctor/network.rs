@@ -103,9 +103,9 @@ fn configured_key_row(name: &str, key: &ConfiguredKey) -> Row {
 /// Reports a key that a manifest requests but does not receive.
 fn missing_key_row(manifest: &Manifest, keys: &ConfiguredKeys) -> Option<Row> {
     let section = manifest.mcp()?;
-    let (wish, url) = (section.key.as_ref()?, section.url.as_deref()?);
+    let (named_key, url) = (section.key.as_ref()?, section.url.as_deref()?);
     let host = Url::parse(url).ok()?.host()?.to_string();
-    let (name, id) = (&wish.name, manifest.id());
+    let (name, id) = (&named_key.name, manifest.id());
     match keys.get(name) {
         Some(known) if known.host == host => None,
         Some(known) => {

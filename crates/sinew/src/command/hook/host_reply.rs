@@ -178,8 +178,8 @@ fn cannot_judge_reply(host: HostName, why: &str, fail: FailMode) -> (Value, Exit
 fn denial_text(rules_of: &str, refusal: &Refusal) -> String {
     let mut lines = vec![format!("Sinew refused this by the rules of `{rules_of}`: {}", refusal.reason)];
     // The reason often contains the problems already; do not repeat them.
-    let unsaid = |text: &str| !refusal.reason.contains(text);
-    let problems = refusal.problems.iter().filter(|problem| unsaid(&problem.message));
+    let is_missing = |text: &str| !refusal.reason.contains(text);
+    let problems = refusal.problems.iter().filter(|problem| is_missing(&problem.message));
     lines.extend(problems.map(|problem| format!("- {} {}", problem.pointer, problem.message)));
     lines.extend(refusal.rule.as_ref().map(|rule| format!("rule: {}", render::format_rule(rule))));
     lines.extend(refusal.hint.as_ref().map(|hint| format!("hint: {hint}")));
@@ -189,7 +189,7 @@ fn denial_text(rules_of: &str, refusal: &Refusal) -> String {
             repair.note,
             json!(repair.arguments)
         ));
-    } else if let Some(example) = refusal.example.as_ref().filter(|_| unsaid("Example: ")) {
+    } else if let Some(example) = refusal.example.as_ref().filter(|_| is_missing("Example: ")) {
         lines.push(format!("an example of the right shape: {example}"));
     }
     lines.join("\n")

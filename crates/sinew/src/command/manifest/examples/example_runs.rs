@@ -31,12 +31,12 @@ pub(super) fn is_safe_to_run(
     example: &CommandExample,
 ) -> bool {
     let paths = definition.path_arguments().iter().map(|argument| argument.key.as_str());
-    let outward = definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
+    let external_keys = definition.external_target_arguments().iter().map(|argument| argument.key.as_str());
     example.output.is_some()
         && example.error.is_none()
         && matches!(manifest.kind(), ToolType::Cli | ToolType::Local)
         && *definition.category() == Category::READ_ONLY
-        && !paths.chain(outward).any(|key| example.input.contains_key(key))
+        && !paths.chain(external_keys).any(|key| example.input.contains_key(key))
 }
 
 /// Examples to be run.
