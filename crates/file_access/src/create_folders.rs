@@ -44,22 +44,22 @@ impl OpenedPath {
         &self,
         content: &[u8],
         expected: &ContentPrecondition,
-        saving: &ChangeRecorder,
+        recorder: &ChangeRecorder,
     ) -> Result<(WriteSummary, CreatedFolders), AccessError> {
-        let Some(vacancy) = self.nested_target() else {
-            return self.replace(content, expected, saving).map(|replaced| (replaced, Vec::new()));
+        let Some(target) = self.nested_target() else {
+            return self.replace(content, expected, recorder).map(|replaced| (replaced, Vec::new()));
         };
         if let ContentPrecondition::Content { .. } = expected {
             return Err(self.conflict_error("it does not exist"));
         }
-        self.check_target(vacancy, PathEnding::Unspecified)?;
-        let turn = self.lock_name(vacancy)?;
-        if let Some(nearer) = self.reopen_from_new_folder(vacancy)? {
-            drop(turn);
-            return nearer.replace_with_folders(content, expected, saving);
+        self.check_target(target, PathEnding::Unspecified)?;
+        let name_lock = self.lock_name(target)?;
+        if let Some(nearer) = self.reopen_from_new_folder(target)? {
+            drop(name_lock);
+            return nearer.replace_with_folders(content, expected, recorder);
         }
         let sha256 = tool::canonical::sha256_hex(content);
-        self.create_staged(vacancy, InnermostItem::File { content, sha256: &sha256 }, saving)?;
+        self.create_staged(target, InnermostItem::File { content, sha256: &sha256 }, recorder)?;
         let bytes = content.len() as u64;
         Ok((WriteSummary { bytes, sha256, created: true }, self.missing_folders()))
     }
@@ -69,24 +69,24 @@ impl OpenedPath {
         match (self.nested_target(), expected) {
             (None, _) => self.check_replace(expected),
             (Some(_), ContentPrecondition::Content { .. }) => Err(self.conflict_error("it does not exist")),
-            (Some(vacancy), ContentPrecondition::Absent | ContentPrecondition::Anything) => {
-                self.check_target(vacancy, PathEnding::Unspecified)
+            (Some(target), ContentPrecondition::Absent | ContentPrecondition::Anything) => {
+                self.check_target(target, PathEnding::Unspecified)
             }
         }
     }
 
     /// Creates the folder and its missing parents. Does nothing if the folder exists.
-    pub fn create_folders(&self, saving: &ChangeRecorder) -> Result<CreatedFolders, AccessError> {
-        let vacancy = match self.check_create_folders()? {
-            Some(vacancy) => vacancy,
+    pub fn create_folders(&self, recorder: &ChangeRecorder) -> Result<CreatedFolders, AccessError> {
+        let target = match self.check_create_folders()? {
+            Some(target) => target,
             None => return Ok(Vec::new()),
         };
-        let turn = self.lock_name(vacancy)?;
-        if let Some(nearer) = self.reopen_from_new_folder(vacancy)? {
-            drop(turn);
-            return nearer.create_folders(saving);
+        let name_lock = self.lock_name(target)?;
+        if let Some(nearer) = self.reopen_from_new_folder(target)? {
+            drop(name_lock);
+            return nearer.create_folders(recorder);
         }
-        self.create_staged(vacancy, InnermostItem::Folder, saving)?;
+        self.create_staged(target, InnermostItem::Folder, recorder)?;
         Ok(self.folders_to_make())
     }
 
@@ -104,9 +104,9 @@ impl OpenedPath {
     fn check_create_folders(&self) -> Result<Option<&CreationTarget>, AccessError> {
         match &self.object {
             OpenedObject::Directory { .. } => Ok(None),
-            OpenedObject::Unresolved { creation_target: Some(vacancy), .. } => {
-                self.check_target(vacancy, PathEnding::Directory)?;
-                Ok(Some(vacancy))
+            OpenedObject::Unresolved { creation_target: Some(target), .. } => {
+                self.check_target(target, PathEnding::Directory)?;
+                Ok(Some(target))
             }
             _ => Err(self.wrong_kind_error("directory")),
         }
@@ -115,10 +115,10 @@ impl OpenedPath {
     /// Returns the creation target, if a parent folder of the object is missing.
     fn nested_target(&self) -> Option<&CreationTarget> {
         match &self.object {
-            OpenedObject::Unresolved { creation_target: Some(vacancy), .. }
-                if !vacancy.missing_below.is_empty() =>
+            OpenedObject::Unresolved { creation_target: Some(target), .. }
+                if !target.missing_below.is_empty() =>
             {
-                Some(vacancy)
+                Some(target)
             }
             _ => None,
         }
@@ -126,44 +126,43 @@ impl OpenedPath {
 
     /// Checks that the existing folder still has the path that was judged, and that the end of the path fits
     /// what is created.
-    fn check_target(&self, vacancy: &CreationTarget, meant: PathEnding) -> Result<(), AccessError> {
-        if meant == PathEnding::Unspecified && vacancy.ending == PathEnding::Directory {
+    fn check_target(&self, target: &CreationTarget, expected_ending: PathEnding) -> Result<(), AccessError> {
+        if expected_ending == PathEnding::Unspecified && target.ending == PathEnding::Directory {
             let (path, found) = (self.canonical.clone(), "directory (it ends in a slash)");
             return Err(AccessError::WrongKind { path, found, expected: "file" });
         }
-        self.still_there(&vacancy.location).map(drop)
+        self.still_there(&target.location).map(drop)
     }
 
-    fn lock_name(&self, vacancy: &CreationTarget) -> Result<NameLock, AccessError> {
-        NameLock::acquire(&vacancy.location).map_err(|errno| self.creation_error(errno))
+    fn lock_name(&self, target: &CreationTarget) -> Result<NameLock, AccessError> {
+        NameLock::acquire(&target.location).map_err(|errno| self.creation_error(errno))
     }
 
     /// Returns this path opened from the next folder, if that folder has appeared since the path was opened.
     /// This lets two calls write into one new folder. The path is still the one that was judged.
-    fn reopen_from_new_folder(&self, vacancy: &CreationTarget) -> Result<Option<OpenedPath>, AccessError> {
-        let place = &vacancy.location;
-        let folder = match platform::status_at(&place.folder, &place.leaf) {
+    fn reopen_from_new_folder(&self, target: &CreationTarget) -> Result<Option<OpenedPath>, AccessError> {
+        let location = &target.location;
+        let folder = match platform::status_at(&location.folder, &location.leaf) {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.creation_error(errno)),
-            Ok(status) if status.kind == FileType::Directory => tree::open_folder(&place.folder, &place.leaf),
+            Ok(status) if status.kind == FileType::Directory => {
+                tree::open_folder(&location.folder, &location.leaf)
+            }
             Ok(_) => Err(Errno::NOTDIR),
         };
-        let folder_name = place.path();
+        let folder_name = location.path();
         let folder = folder.ok().filter(|folder| has_path(folder, &folder_name));
         let Some(folder) = folder else { return Err(self.conflict_error("something else has its name now")) };
-        let mut names = vacancy.missing_below.iter().cloned();
+        let mut names = target.missing_below.iter().cloned();
         let object = match names.next() {
             Some(leaf) => {
-                let place = EntryLocation { folder, folder_path: folder_name, leaf };
-                let vacancy = CreationTarget {
-                    location: place,
-                    missing_below: names.collect(),
-                    ending: vacancy.ending,
-                };
-                let is_last = vacancy.missing_below.is_empty();
+                let location = EntryLocation { folder, folder_path: folder_name, leaf };
+                let target =
+                    CreationTarget { location, missing_below: names.collect(), ending: target.ending };
+                let is_last = target.missing_below.is_empty();
                 let obstacle =
                     if is_last { UnresolvedReason::Absent } else { UnresolvedReason::ParentMissing };
-                OpenedObject::Unresolved { reason: obstacle, creation_target: Some(vacancy) }
+                OpenedObject::Unresolved { reason: obstacle, creation_target: Some(target) }
             }
             None => {
                 let status = platform::status(&folder).map_err(|errno| self.creation_error(errno))?;
@@ -175,14 +174,14 @@ impl OpenedPath {
 
     fn create_staged(
         &self,
-        vacancy: &CreationTarget,
+        target: &CreationTarget,
         last: InnermostItem<'_>,
-        saving: &ChangeRecorder,
+        recorder: &ChangeRecorder,
     ) -> Result<(), AccessError> {
-        let place = &vacancy.location;
+        let location = &target.location;
         let failed = |errno: Errno| self.creation_error(errno);
-        git_directory::refuse_entry(place)?;
-        let synced_folder = place.syncable_folder().map_err(failed)?;
+        git_directory::refuse_entry(location)?;
+        let synced_folder = location.syncable_folder().map_err(failed)?;
         let name = new_temporary_name()
             .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         let sha256 = match last {
@@ -190,22 +189,22 @@ impl OpenedPath {
             InnermostItem::File { sha256, .. } => Some(sha256),
         };
         // First: from here on, recovery at the next start knows everything that a crash can leave.
-        let pending = saving.before_creating_folders(place, &vacancy.missing_below, sha256, &name)?;
-        let scaffold = StagedFolders::create(place, name, &pending).map_err(failed)?;
-        scaffold
-            .fill(&vacancy.missing_below, last)
+        let pending = recorder.before_creating_folders(location, &target.missing_below, sha256, &name)?;
+        let staged = StagedFolders::create(location, name, &pending).map_err(failed)?;
+        staged
+            .fill(&target.missing_below, last)
             .map_err(|error| AccessError::io("creating", &self.canonical, error))?;
-        scaffold.commit_name().map_err(|errno| match errno {
+        staged.commit_name().map_err(|errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => {
                 self.conflict_error("something else has its name now")
             }
             errno => self.creation_error(errno),
         })?;
         if let Err(errno) = synced_folder.map_or(Ok(()), rustix::fs::fsync) {
-            scaffold.revert_name();
+            staged.revert_name();
             return Err(failed(errno));
         }
-        drop(scaffold);
+        drop(staged);
         pending.finish();
         Ok(())
     }

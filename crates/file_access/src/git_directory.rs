@@ -27,13 +27,13 @@ pub(crate) fn entry_at(canonical: &Path) -> Option<GitEntry> {
 }
 
 /// Refuses a change of an entry by which its directory is, or would become, a git directory.
-pub(crate) fn refuse_entry(place: &EntryLocation) -> Result<(), AccessError> {
-    if !is_git_entry(&place.leaf) {
+pub(crate) fn refuse_entry(location: &EntryLocation) -> Result<(), AccessError> {
+    if !is_git_entry(&location.leaf) {
         return Ok(());
     }
-    match entries_of(&place.folder).closes(&place.leaf) {
+    match entries_of(&location.folder).closes(&location.leaf) {
         None => Ok(()),
-        Some(entry) => Err(AccessError::GitDirectory { path: place.path(), entry }),
+        Some(entry) => Err(AccessError::GitDirectory { path: location.path(), entry }),
     }
 }
 
@@ -91,12 +91,12 @@ mod tests {
             let last = ["objects", "refs"].map(|name| format!("ws/{round}/{name}"));
             // Opened before either is made, as two calls that are judged at the same time.
             let opened = last.each_ref().map(|name| fixture.write(name.strip_prefix("ws/").unwrap()));
-            let (start, saving) = (Barrier::new(2), fixture.recorder());
+            let (start, recorder) = (Barrier::new(2), fixture.recorder());
             let made = std::thread::scope(|scope| {
                 let writers = opened.each_ref().map(|path| {
                     scope.spawn(|| {
                         start.wait();
-                        path.create_folders(&saving).is_ok()
+                        path.create_folders(&recorder).is_ok()
                     })
                 });
                 writers.map(|writer| writer.join().unwrap())

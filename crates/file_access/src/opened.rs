@@ -297,11 +297,11 @@ impl OpenedPath {
 
     /// Returns the missing folders of the path that could be created, the outermost first.
     pub fn missing_folders(&self) -> Vec<PathBuf> {
-        let OpenedObject::Unresolved { creation_target: Some(vacancy), .. } = &self.object else {
+        let OpenedObject::Unresolved { creation_target: Some(target), .. } = &self.object else {
             return Vec::new();
         };
-        let mut name = vacancy.location.path();
-        let below = vacancy.missing_below.iter().map(|step| {
+        let mut name = target.location.path();
+        let below = target.missing_below.iter().map(|step| {
             let inner = name.join(step);
             std::mem::replace(&mut name, inner)
         });
@@ -330,9 +330,12 @@ impl OpenedPath {
     }
 
     /// Checks that the folder of a location still has the path that was judged.
-    pub(crate) fn still_there<'a>(&self, place: &'a EntryLocation) -> Result<&'a EntryLocation, AccessError> {
-        match has_path(&place.folder, &place.folder_path) {
-            true => Ok(place),
+    pub(crate) fn still_there<'a>(
+        &self,
+        location: &'a EntryLocation,
+    ) -> Result<&'a EntryLocation, AccessError> {
+        match has_path(&location.folder, &location.folder_path) {
+            true => Ok(location),
             false => Err(self.conflict_error("its folder was moved")),
         }
     }

@@ -146,8 +146,8 @@ impl PathWalk {
         let leaf = self.remaining.pop_front()?;
         let facts = platform::status(&self.current).ok()?.facts;
         let folder_name = platform::path_of(&self.current, &facts).ok()?;
-        let place = EntryLocation { folder: self.current, folder_path: folder_name, leaf };
-        Some(CreationTarget { location: place, missing_below: self.remaining.into(), ending })
+        let location = EntryLocation { folder: self.current, folder_path: folder_name, leaf };
+        Some(CreationTarget { location, missing_below: self.remaining.into(), ending })
     }
 }
 

@@ -78,10 +78,10 @@ impl OpenedPath {
         descent: FolderRemoval,
         protects: &RemovalGuard<'_>,
     ) -> Result<RemovalSummary, AccessError> {
-        let place = self.removal_location()?;
+        let location = self.removal_location()?;
         match &self.object {
             OpenedObject::File { handle, facts, .. } => {
-                platform::check_write_access(handle, &place.folder, &place.leaf)
+                platform::check_write_access(handle, &location.folder, &location.leaf)
                     .map_err(|errno| self.removal_error(errno))?;
                 Ok(RemovalSummary { kind: "file", entries: 1, bytes: facts.size })
             }
@@ -106,30 +106,32 @@ impl OpenedPath {
         expected: &ContentPrecondition,
         descent: FolderRemoval,
         protects: &RemovalGuard<'_>,
-        saving: &ChangeRecorder,
+        recorder: &ChangeRecorder,
     ) -> Result<RemovalSummary, AccessError> {
         let removed = self.preview_removal(descent, protects)?;
-        let place = self.removal_location()?;
-        let _turn = NameLock::acquire(place).map_err(|errno| self.removal_error(errno))?;
+        let location = self.removal_location()?;
+        let _name_lock = NameLock::acquire(location).map_err(|errno| self.removal_error(errno))?;
         let mode = self.metadata().map_or(0, |facts| facts.mode);
         let before = match &self.object {
             OpenedObject::Link { text, .. } => StateBefore::Link { text: text.clone() },
             OpenedObject::Directory { .. } => {
-                StateBefore::Folder { saved_as: self.storage_for_move(place, saving)? }
+                StateBefore::Folder { saved_as: self.storage_for_move(location, recorder)? }
             }
-            _ => StateBefore::File { sha256: None, mode, saved_as: self.storage_for_move(place, saving)? },
+            _ => {
+                StateBefore::File { sha256: None, mode, saved_as: self.storage_for_move(location, recorder)? }
+            }
         };
         let temporary = new_temporary_name()
             .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         let weight = RemovalSize { allocated: self.disk_usage(&removed), copy_bytes: removed.bytes };
-        let mut pending = saving.before_removal(place, before, weight, &temporary)?;
+        let mut pending = recorder.before_removal(location, before, weight, &temporary)?;
         let taken = match &self.object {
-            OpenedObject::Link { .. } => self.rename_and_delete(place, &pending, expected, None),
-            _ => match pending.move_into_store(place) {
+            OpenedObject::Link { .. } => self.rename_and_delete(location, &pending, expected, None),
+            _ => match pending.move_into_store(location) {
                 Ok(()) => self
-                    .check_moved(place, &pending, expected, protects)
-                    .and_then(|()| self.sync_moved(place, &pending)),
-                Err(Errno::XDEV) => self.copy_and_remove(place, &mut pending, expected, protects),
+                    .check_moved(location, &pending, expected, protects)
+                    .and_then(|()| self.sync_moved(location, &pending)),
+                Err(Errno::XDEV) => self.copy_and_remove(location, &mut pending, expected, protects),
                 Err(Errno::NOENT) => Err(self.conflict_error("it does not exist any more")),
                 Err(errno) => Err(self.removal_error(errno)),
             },
@@ -150,13 +152,13 @@ impl OpenedPath {
     /// Returns the storage form of a moved object, with the seal of its current state.
     fn storage_for_move(
         &self,
-        place: &EntryLocation,
-        saving: &ChangeRecorder,
+        location: &EntryLocation,
+        recorder: &ChangeRecorder,
     ) -> Result<SavedAs, AccessError> {
-        if saving.is_disabled() {
+        if recorder.is_disabled() {
             return Ok(SavedAs::Moved { seal: None });
         }
-        match tree::seal(&place.folder, &place.leaf) {
+        match tree::seal(&location.folder, &location.leaf) {
             Ok(seal) => Ok(SavedAs::Moved { seal: Some(seal) }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(self.conflict_error("it does not exist any more"))
@@ -169,7 +171,7 @@ impl OpenedPath {
     /// the object is put back.
     fn check_moved(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         pending: &PendingChange<'_>,
         expected: &ContentPrecondition,
         protects: &RemovalGuard<'_>,
@@ -178,7 +180,7 @@ impl OpenedPath {
         let Err(error) = self.check_removed(folder, OsStr::new(&name), expected, protects) else {
             return Ok(());
         };
-        match pending.move_back(place) {
+        match pending.move_back(location) {
             Ok(()) => Err(error),
             Err(errno) => {
                 let why = format!(
@@ -190,10 +192,10 @@ impl OpenedPath {
     }
 
     /// Makes the move durable, or reverts it.
-    fn sync_moved(&self, place: &EntryLocation, pending: &PendingChange<'_>) -> Result<(), AccessError> {
-        let synced = place.sync().map_err(|errno| self.removal_error(errno));
+    fn sync_moved(&self, location: &EntryLocation, pending: &PendingChange<'_>) -> Result<(), AccessError> {
+        let synced = location.sync().map_err(|errno| self.removal_error(errno));
         synced.and_then(|()| pending.sync_store(&self.canonical)).inspect_err(|_| {
-            if pending.move_back(place).is_err() {
+            if pending.move_back(location).is_err() {
                 pending.keep_saved();
             }
         })
@@ -203,36 +205,36 @@ impl OpenedPath {
     /// and deletes it if it is still what was copied.
     fn copy_and_remove(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         pending: &mut PendingChange<'_>,
         expected: &ContentPrecondition,
         protects: &RemovalGuard<'_>,
     ) -> Result<(), AccessError> {
         let failed = |error: std::io::Error| AccessError::io("saving", &self.canonical, error);
         let seen = self.fingerprint().map_err(failed)?;
-        pending.copy_into_store(place).map_err(failed)?;
-        self.rename_and_delete(place, pending, expected, Some((&seen, protects)))
+        pending.copy_into_store(location).map_err(failed)?;
+        self.rename_and_delete(location, pending, expected, Some((&seen, protects)))
     }
 
     /// Renames the object to the temporary name, checks that it is the right one, and deletes it.
     fn rename_and_delete(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         pending: &PendingChange<'_>,
         expected: &ContentPrecondition,
         copied: Option<(&tree::TreeFingerprint, &RemovalGuard<'_>)>,
     ) -> Result<(), AccessError> {
         let quarantined = OsStr::new(pending.temporary());
         let rename = |from: &OsStr, to: &OsStr| {
-            rustix::fs::renameat_with(&place.folder, from, &place.folder, to, RenameFlags::NOREPLACE)
+            rustix::fs::renameat_with(&location.folder, from, &location.folder, to, RenameFlags::NOREPLACE)
         };
-        rename(&place.leaf, quarantined).map_err(|errno| match errno {
+        rename(&location.leaf, quarantined).map_err(|errno| match errno {
             Errno::NOENT => self.conflict_error("it does not exist any more"),
             errno => self.removal_error(errno),
         })?;
         let nothing = RemovalGuard::none();
         let protects = copied.map_or(&nothing, |(_, protects)| protects);
-        let mut checked = self.check_removed(&place.folder, quarantined, expected, protects);
+        let mut checked = self.check_removed(&location.folder, quarantined, expected, protects);
         if let Some((seen, _)) = copied
             && checked.is_ok()
             && self.fingerprint().ok().as_ref() != Some(seen)
@@ -240,9 +242,9 @@ impl OpenedPath {
             checked = Err(self.conflict_error("it was changed while it was being removed"));
         }
         // The deletion cannot be reverted, so the rename must be durable before it.
-        let checked = checked.and_then(|()| place.sync().map_err(|errno| self.removal_error(errno)));
+        let checked = checked.and_then(|()| location.sync().map_err(|errno| self.removal_error(errno)));
         if let Err(error) = checked {
-            return match rename(quarantined, &place.leaf) {
+            return match rename(quarantined, &location.leaf) {
                 Ok(()) => Err(error),
                 Err(errno) => {
                     pending.keep_saved();
@@ -250,11 +252,11 @@ impl OpenedPath {
                 }
             };
         }
-        tree::remove_tree(&place.folder, quarantined).map_err(|errno| {
+        tree::remove_tree(&location.folder, quarantined).map_err(|errno| {
             // A folder may be partly deleted, but all of it is saved. Any other object is either there or
             // not.
             let is_whole = !matches!(self.object, OpenedObject::Directory { .. });
-            if !is_whole || rename(quarantined, &place.leaf).is_err() {
+            if !is_whole || rename(quarantined, &location.leaf).is_err() {
                 pending.keep_saved();
             }
             self.removal_error(errno)
@@ -338,10 +340,10 @@ impl OpenedPath {
 
     /// Returns the location that a removal renames from, if its folder still has the path that was judged.
     fn removal_location(&self) -> Result<&EntryLocation, AccessError> {
-        let place = match &self.object {
-            OpenedObject::File { location: Some(place), .. }
-            | OpenedObject::Directory { location: Some(place), .. }
-            | OpenedObject::Link { location: place, .. } => place,
+        let location = match &self.object {
+            OpenedObject::File { location: Some(location), .. }
+            | OpenedObject::Directory { location: Some(location), .. }
+            | OpenedObject::Link { location, .. } => location,
             OpenedObject::File { location: None, .. } | OpenedObject::Directory { location: None, .. } => {
                 return Err(AccessError::NotOpenedForWriting { path: self.canonical.clone() });
             }
@@ -349,7 +351,7 @@ impl OpenedPath {
                 return Err(self.wrong_kind_error("file"));
             }
         };
-        self.still_there(place)
+        self.still_there(location)
     }
 
     fn removal_error(&self, errno: Errno) -> AccessError {

@@ -73,20 +73,20 @@ impl OpenedPath {
         &self,
         content: &[u8],
         expected: &ContentPrecondition,
-        saving: &ChangeRecorder,
+        recorder: &ChangeRecorder,
     ) -> Result<WriteSummary, AccessError> {
         let sha256 = tool::canonical::sha256_hex(content);
-        self.replace_from_reader(&mut &*content, &sha256, expected, &MetadataSource::Original, saving)
+        self.replace_from_reader(&mut &*content, &sha256, expected, &MetadataSource::Original, recorder)
     }
 
     /// Checks whether a write with this condition would succeed now. Changes nothing.
     pub fn check_replace(&self, expected: &ContentPrecondition) -> Result<(), AccessError> {
-        let place = self.write_location()?;
+        let location = self.write_location()?;
         if let Some(handle) = self.file_to_replace(expected)? {
-            platform::check_write_access(handle, &place.folder, &place.leaf)
+            platform::check_write_access(handle, &location.folder, &location.leaf)
                 .map_err(|errno| self.write_error(errno))?;
         }
-        self.check_content(place, &place.leaf, expected)
+        self.check_content(location, &location.leaf, expected)
     }
 
     /// Returns the file that a write replaces, or `None` if it creates one.
@@ -121,21 +121,21 @@ impl OpenedPath {
         sha256: &str,
         expected: &ContentPrecondition,
         metadata_source: &MetadataSource<'_>,
-        saving: &ChangeRecorder,
+        recorder: &ChangeRecorder,
     ) -> Result<WriteSummary, AccessError> {
-        let place = self.write_location()?;
+        let location = self.write_location()?;
         let original = self.file_to_replace(expected)?;
         let failed = |errno| self.write_error(errno);
         if let Some(handle) = original {
             // A rename does not check the permissions of the replaced file, so they are checked here: a
             // read-only file stays unchanged.
-            platform::check_write_access(handle, &place.folder, &place.leaf).map_err(failed)?;
+            platform::check_write_access(handle, &location.folder, &location.leaf).map_err(failed)?;
         }
-        let synced_folder = place.syncable_folder().map_err(failed)?;
-        let _turn = NameLock::acquire(place).map_err(failed)?;
-        git_directory::refuse_entry(place)?;
-        self.check_content(place, &place.leaf, expected)?;
-        let now = platform::status_at(&place.folder, &place.leaf);
+        let synced_folder = location.syncable_folder().map_err(failed)?;
+        let _name_lock = NameLock::acquire(location).map_err(failed)?;
+        git_directory::refuse_entry(location)?;
+        self.check_content(location, &location.leaf, expected)?;
+        let now = platform::status_at(&location.folder, &location.leaf);
         if original.is_some() && now.is_ok_and(|now| now.kind != FileType::RegularFile) {
             return Err(self.conflict_error("it is not a file any more"));
         }
@@ -143,13 +143,14 @@ impl OpenedPath {
             .map_err(|error| AccessError::io("naming a temporary file for", &self.canonical, error))?;
         // First: from here on, recovery at the next start knows everything that a crash can leave.
         let was = if original.is_some() { ExistingTarget::File } else { ExistingTarget::Absent };
-        let pending = saving.before_write(place, was, sha256, &name)?;
-        let temporary = TemporaryFile::create(place, name, original).map(|file| file.with_journal(&pending));
+        let pending = recorder.before_write(location, was, sha256, &name)?;
+        let temporary =
+            TemporaryFile::create(location, name, original).map(|file| file.with_journal(&pending));
         let temporary = temporary.and_then(|file| file.fill(content, original, metadata_source));
         let (temporary, bytes) =
             temporary.map_err(|error| AccessError::io("writing", &self.canonical, error))?;
         let written =
-            self.commit_name(place, &temporary, expected, original.map(|_| &pending), synced_folder);
+            self.commit_name(location, &temporary, expected, original.map(|_| &pending), synced_folder);
         if temporary.is_retained() {
             pending.keep_saved();
         }
@@ -162,29 +163,29 @@ impl OpenedPath {
     /// Renames the temporary file to its name and makes that durable.
     fn commit_name(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &TemporaryFile<'_>,
         expected: &ContentPrecondition,
         over: Option<&PendingChange<'_>>,
         synced_folder: Option<OwnedFd>,
     ) -> Result<NameChange, AccessError> {
         let taken = match over {
-            None => self.create_name(place, temporary)?,
-            Some(pending) => self.exchange_name(place, temporary, expected, pending)?,
+            None => self.create_name(location, temporary)?,
+            Some(pending) => self.exchange_name(location, temporary, expected, pending)?,
         };
         let synced = synced_folder.map_or(Ok(()), rustix::fs::fsync);
-        self.finish_write(place, temporary, &taken, synced)?;
+        self.finish_write(location, temporary, &taken, synced)?;
         Ok(taken)
     }
 
     /// Returns the location of a write, if its folder still has the path that was judged.
     fn write_location(&self) -> Result<&EntryLocation, AccessError> {
-        let place = match &self.object {
-            OpenedObject::File { location: Some(place), .. } => place,
-            OpenedObject::Unresolved { creation_target: Some(vacancy), .. }
-                if vacancy.missing_below.is_empty() && vacancy.ending == PathEnding::Unspecified =>
+        let location = match &self.object {
+            OpenedObject::File { location: Some(location), .. } => location,
+            OpenedObject::Unresolved { creation_target: Some(target), .. }
+                if target.missing_below.is_empty() && target.ending == PathEnding::Unspecified =>
             {
-                &vacancy.location
+                &target.location
             }
             OpenedObject::File { location: None, .. } => {
                 return Err(AccessError::NotOpenedForWriting { path: self.canonical.clone() });
@@ -212,17 +213,17 @@ impl OpenedPath {
                 return Err(self.wrong_kind_error("file"));
             }
         };
-        self.still_there(place)
+        self.still_there(location)
     }
 
     fn check_content(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         name: impl AsRef<Path>,
         expected: &ContentPrecondition,
     ) -> Result<(), AccessError> {
         let ContentPrecondition::Content { sha256 } = expected else { return Ok(()) };
-        match file_sha256(&place.folder, name.as_ref()) {
+        match file_sha256(&location.folder, name.as_ref()) {
             Ok(found) if found.eq_ignore_ascii_case(sha256) => Ok(()),
             Ok(found) => Err(self.conflict_error(&format!("its sha256 is now {found}"))),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -235,11 +236,11 @@ impl OpenedPath {
     /// Checks that the replaced content is the saved content: another program may have written in between.
     fn check_saved(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         name: &OsStr,
         pending: &PendingChange<'_>,
     ) -> Result<(), AccessError> {
-        let now = file_sha256(&place.folder, name.as_ref());
+        let now = file_sha256(&location.folder, name.as_ref());
         let now = now.map_err(|error| AccessError::io("comparing", &self.canonical, error))?;
         if pending.has_saved(&now) {
             Ok(())
@@ -250,11 +251,11 @@ impl OpenedPath {
 
     fn create_name(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &TemporaryFile<'_>,
     ) -> Result<NameChange, AccessError> {
-        let (folder, leaf) = (&place.folder, &place.leaf);
-        let taken = match rename(place, temporary, RenameFlags::NOREPLACE) {
+        let (folder, leaf) = (&location.folder, &location.leaf);
+        let taken = match rename(location, temporary, RenameFlags::NOREPLACE) {
             // Where a rename cannot refuse to overwrite, a hard link can. The temporary name is removed on
             // drop.
             Err(errno) if is_unsupported_rename(errno) => {
@@ -271,45 +272,45 @@ impl OpenedPath {
 
     fn exchange_name(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &TemporaryFile<'_>,
         expected: &ContentPrecondition,
         pending: &PendingChange<'_>,
     ) -> Result<NameChange, AccessError> {
-        match rename(place, temporary, RenameFlags::EXCHANGE) {
+        match rename(location, temporary, RenameFlags::EXCHANGE) {
             Ok(()) => {}
             Err(Errno::NOENT) if *expected == ContentPrecondition::Anything => {
-                return self.create_name(place, temporary);
+                return self.create_name(location, temporary);
             }
             Err(Errno::NOENT) => return Err(self.conflict_error("it does not exist any more")),
             Err(errno) if is_unsupported_rename(errno) => {
-                self.check_content(place, &place.leaf, expected)?;
-                self.check_saved(place, &place.leaf, pending)?;
-                let renamed = rename(place, temporary, RenameFlags::empty());
+                self.check_content(location, &location.leaf, expected)?;
+                self.check_saved(location, &location.leaf, pending)?;
+                let renamed = rename(location, temporary, RenameFlags::empty());
                 return renamed.map(|()| NameChange::Overwritten).map_err(|errno| self.write_error(errno));
             }
             Err(errno) => return Err(self.write_error(errno)),
         }
         // Only now is it certain what was replaced: no process can change the object behind the name any
         // more.
-        let old = platform::status_at(&place.folder, temporary.name().as_ref());
+        let old = platform::status_at(&location.folder, temporary.name().as_ref());
         let checked = match old.map(|old| old.kind) {
             Ok(FileType::RegularFile) => self
-                .check_content(place, temporary.name(), expected)
-                .and_then(|()| self.check_saved(place, temporary.name().as_ref(), pending)),
+                .check_content(location, temporary.name(), expected)
+                .and_then(|()| self.check_saved(location, temporary.name().as_ref(), pending)),
             Ok(_) => Err(self.conflict_error("it is not a file any more")),
             Err(errno) => Err(self.write_error(errno)),
         };
         match checked {
             Ok(()) => Ok(NameChange::Exchanged),
-            Err(error) => Err(self.undo_exchange(place, temporary, error)),
+            Err(error) => Err(self.undo_exchange(location, temporary, error)),
         }
     }
 
     /// Finishes a write: either it is on the disk and the old file is removed, or it is reverted.
     fn finish_write(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &TemporaryFile<'_>,
         taken: &NameChange,
         synced: Result<(), Errno>,
@@ -318,12 +319,12 @@ impl OpenedPath {
         let error = AccessError::io("syncing the folder of", &self.canonical, errno);
         match taken {
             NameChange::Created => {
-                if temporary.has_name(&place.leaf) {
-                    let _ = rustix::fs::unlinkat(&place.folder, &place.leaf, AtFlags::empty());
+                if temporary.has_name(&location.leaf) {
+                    let _ = rustix::fs::unlinkat(&location.folder, &location.leaf, AtFlags::empty());
                 }
                 Err(error)
             }
-            NameChange::Exchanged => Err(self.undo_exchange(place, temporary, error)),
+            NameChange::Exchanged => Err(self.undo_exchange(location, temporary, error)),
             NameChange::Overwritten => Err(error),
         }
     }
@@ -332,11 +333,11 @@ impl OpenedPath {
     /// stays.
     fn undo_exchange(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &TemporaryFile<'_>,
         error: AccessError,
     ) -> AccessError {
-        let exchange = || rename(place, temporary, RenameFlags::EXCHANGE);
+        let exchange = || rename(location, temporary, RenameFlags::EXCHANGE);
         let is_undone = exchange().is_ok_and(|()| {
             // A writer that replaced our file has also replaced the old one; a process that moved our file
             // away has not.
@@ -347,18 +348,18 @@ impl OpenedPath {
             return error;
         }
         temporary.retain();
-        let kept_as = self.name_conflict(place, temporary);
+        let kept_as = self.name_conflict(location, temporary);
         let message = format!("{error}; the previous file is kept next to it as `{kept_as}`");
         AccessError::io("reverting the write to", &self.canonical, std::io::Error::other(message))
     }
 
     /// Gives the file with the temporary name a name that tells what it is, and returns that name.
-    fn name_conflict(&self, place: &EntryLocation, temporary: &TemporaryFile<'_>) -> String {
-        let name = temporary.conflict_name(&place.leaf);
+    fn name_conflict(&self, location: &EntryLocation, temporary: &TemporaryFile<'_>) -> String {
+        let name = temporary.conflict_name(&location.leaf);
         let renamed = rustix::fs::renameat_with(
-            &place.folder,
+            &location.folder,
             temporary.name(),
-            &place.folder,
+            &location.folder,
             &name,
             RenameFlags::NOREPLACE,
         );
@@ -370,8 +371,8 @@ impl OpenedPath {
     }
 }
 
-fn rename(place: &EntryLocation, temporary: &TemporaryFile<'_>, flags: RenameFlags) -> Result<(), Errno> {
-    rustix::fs::renameat_with(&place.folder, temporary.name(), &place.folder, &place.leaf, flags)
+fn rename(location: &EntryLocation, temporary: &TemporaryFile<'_>, flags: RenameFlags) -> Result<(), Errno> {
+    rustix::fs::renameat_with(&location.folder, temporary.name(), &location.folder, &location.leaf, flags)
 }
 
 /// Returns true if the volume or the kernel does not support the requested kind of rename.

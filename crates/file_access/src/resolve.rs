@@ -118,8 +118,8 @@ fn symlink_in(folder: &Path, leaf: &OsStr) -> Result<Option<(PathBuf, OpenedObje
     let text = OsString::from_vec(text.into_bytes());
     let folder_name = platform::path_of(&folder, &platform::status(&folder)?.facts)?;
     let name = folder_name.join(leaf);
-    let place = EntryLocation { folder, folder_path: folder_name, leaf: leaf.to_owned() };
-    Ok(Some((name, OpenedObject::Link { text, facts: status.facts, location: place })))
+    let location = EntryLocation { folder, folder_path: folder_name, leaf: leaf.to_owned() };
+    Ok(Some((name, OpenedObject::Link { text, facts: status.facts, location })))
 }
 
 /// Returns the object that a handle refers to. `reach` opens the same path once more.
@@ -143,13 +143,13 @@ pub(crate) fn opened_object(
         (FileType::RegularFile, PathAccess::Read) => OpenedObject::File { handle, facts, location: None },
         (FileType::RegularFile, PathAccess::Write | PathAccess::Remove) => {
             match locate(&name, facts.identity)? {
-                Some(place) => OpenedObject::File { handle, facts, location: Some(place) },
+                Some(location) => OpenedObject::File { handle, facts, location: Some(location) },
                 None => OpenedObject::Unresolved { reason: UnresolvedReason::Changed, creation_target: None },
             }
         }
         (FileType::Directory, PathAccess::Remove) => {
-            let place = locate(&name, facts.identity)?;
-            OpenedObject::Directory { handle, facts, location: place }
+            let location = locate(&name, facts.identity)?;
+            OpenedObject::Directory { handle, facts, location }
         }
         (FileType::Directory, PathAccess::Read | PathAccess::Write) => {
             OpenedObject::Directory { handle, facts, location: None }
@@ -169,8 +169,8 @@ fn locate(name: &Path, identity: ObjectIdentity) -> Result<Option<EntryLocation>
         Err(_) => return Ok(None),
     };
     let is_same = platform::status_at(&folder, leaf).is_ok_and(|status| status.facts.identity == identity);
-    let place = EntryLocation { folder, folder_path: folder_name.to_owned(), leaf: leaf.to_owned() };
-    Ok(is_same.then_some(place))
+    let location = EntryLocation { folder, folder_path: folder_name.to_owned(), leaf: leaf.to_owned() };
+    Ok(is_same.then_some(location))
 }
 
 /// Returns true if a handle still has the path that was judged.
@@ -206,8 +206,8 @@ fn unresolved_object(
     };
     let creatable = matches!(obstacle, UnresolvedReason::Absent | UnresolvedReason::ParentMissing)
         && access == PathAccess::Write;
-    let vacancy = if creatable { walk.into_creation_target(spelling.ending) } else { None };
-    Ok((name, OpenedObject::Unresolved { reason: obstacle, creation_target: vacancy }))
+    let target = if creatable { walk.into_creation_target(spelling.ending) } else { None };
+    Ok((name, OpenedObject::Unresolved { reason: obstacle, creation_target: target }))
 }
 
 /// Returns a special file that the platform cannot open. macOS has no handle that only refers to an object,

@@ -105,20 +105,20 @@ impl TestedChange {
     }
 
     pub(super) fn apply(self, test_fixture: &WorkspaceFixture) -> Result<(), String> {
-        let saving = test_fixture.undo().for_call(CALL.parse().unwrap());
+        let recorder = test_fixture.undo().for_call(CALL.parse().unwrap());
         let open =
             |name: &str, access| test_fixture.try_open(name, access).map_err(|error| format!("{error:?}"));
         let write = |name: &str| {
             let opened = open(name, PathAccess::Write)?;
             opened
-                .replace(b"new", &ContentPrecondition::Anything, &saving)
+                .replace(b"new", &ContentPrecondition::Anything, &recorder)
                 .map(drop)
                 .map_err(|error| error.to_string())
         };
         let remove = |name: &str| {
             let (opened, protects) = (open(name, PathAccess::Remove)?, RemovalGuard::none());
             let removed =
-                opened.remove(&ContentPrecondition::Anything, FolderRemoval::Recursive, &protects, &saving);
+                opened.remove(&ContentPrecondition::Anything, FolderRemoval::Recursive, &protects, &recorder);
             removed.map(drop).map_err(|error| error.to_string())
         };
         match self {
@@ -128,12 +128,12 @@ impl TestedChange {
                 let made = open("n/o/p/new", PathAccess::Write)?.replace_with_folders(
                     b"new",
                     &ContentPrecondition::Absent,
-                    &saving,
+                    &recorder,
                 );
                 made.map(drop).map_err(|error| error.to_string())
             }
             TestedChange::MakeFolders => {
-                let made = open("n/o/p", PathAccess::Write)?.create_folders(&saving);
+                let made = open("n/o/p", PathAccess::Write)?.create_folders(&recorder);
                 made.map(drop).map_err(|error| error.to_string())
             }
             TestedChange::RemoveFile => remove("f"),

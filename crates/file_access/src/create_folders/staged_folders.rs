@@ -31,17 +31,17 @@ pub(super) struct StagedFolders<'a> {
 
 impl<'a> StagedFolders<'a> {
     pub(super) fn create(
-        place: &'a EntryLocation,
+        location: &'a EntryLocation,
         name: String,
         journal: &'a PendingChange<'a>,
     ) -> Result<Self, Errno> {
-        rustix::fs::mkdirat(&place.folder, &name, NEW_FOLDER_MODE)?;
-        let opened = tree::open_folder(&place.folder, OsStr::new(&name))
+        rustix::fs::mkdirat(&location.folder, &name, NEW_FOLDER_MODE)?;
+        let opened = tree::open_folder(&location.folder, OsStr::new(&name))
             .and_then(|top| platform::status(&top).map(|status| (top, status.facts.identity)));
         match opened {
-            Ok((top, identity)) => Ok(StagedFolders { location: place, name, journal, top, identity }),
+            Ok((top, identity)) => Ok(StagedFolders { location, name, journal, top, identity }),
             Err(errno) => {
-                remove_staged(place, &name, journal);
+                remove_staged(location, &name, journal);
                 Err(errno)
             }
         }
@@ -120,8 +120,8 @@ impl Drop for StagedFolders<'_> {
 }
 
 /// Removes what has the temporary name. On failure, recovery at the next start does it.
-fn remove_staged(place: &EntryLocation, name: &str, journal: &PendingChange<'_>) {
-    if tree::remove_tree(&place.folder, OsStr::new(name)).is_err() {
+fn remove_staged(location: &EntryLocation, name: &str, journal: &PendingChange<'_>) {
+    if tree::remove_tree(&location.folder, OsStr::new(name)).is_err() {
         journal.leave_for_recovery();
     }
 }

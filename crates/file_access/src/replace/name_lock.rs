@@ -25,11 +25,14 @@ pub(crate) struct NameLock(NameKey);
 
 impl NameLock {
     /// Waits until no other writer holds the same name.
-    pub(crate) fn acquire(place: &EntryLocation) -> Result<Self, Errno> {
+    pub(crate) fn acquire(location: &EntryLocation) -> Result<Self, Errno> {
         // No entry has a slash for its name.
-        let leaf =
-            if tool::git::is_git_marker(&place.leaf) { OsString::from("/") } else { place.leaf.clone() };
-        let name = (platform::status(&place.folder)?.facts.identity, leaf);
+        let leaf = if tool::git::is_git_marker(&location.leaf) {
+            OsString::from("/")
+        } else {
+            location.leaf.clone()
+        };
+        let name = (platform::status(&location.folder)?.facts.identity, leaf);
         let (written, changed) = &LOCKED_NAMES;
         // Every operation leaves the set consistent, so a poisoned lock is safe to use.
         let mut names = written.lock().unwrap_or_else(PoisonError::into_inner);

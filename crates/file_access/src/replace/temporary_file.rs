@@ -63,13 +63,13 @@ pub(super) struct TemporaryFile<'a> {
 
 impl<'a> TemporaryFile<'a> {
     pub(super) fn create(
-        place: &'a EntryLocation,
+        location: &'a EntryLocation,
         name: String,
         original: Option<&OwnedFd>,
     ) -> io::Result<Self> {
         let mode = if original.is_some() { PRIVATE_MODE } else { NEW_FILE_MODE };
-        let file = tree::create_file(&place.folder, &name, mode)?;
-        Ok(TemporaryFile { location: place, name, file, retained: Cell::new(false), journal: None })
+        let file = tree::create_file(&location.folder, &name, mode)?;
+        Ok(TemporaryFile { location, name, file, retained: Cell::new(false), journal: None })
     }
 
     /// Writes and syncs the content, and returns its size.
@@ -131,8 +131,9 @@ impl<'a> TemporaryFile<'a> {
 
     /// Returns true if a name in the folder leads to this file.
     pub(super) fn has_name(&self, name: &OsStr) -> bool {
-        let (there, ours) = (platform::status_at(&self.location.folder, name), platform::status(&self.file));
-        matches!((there, ours), (Ok(there), Ok(ours)) if there.facts.identity == ours.facts.identity)
+        let (found, own_status) =
+            (platform::status_at(&self.location.folder, name), platform::status(&self.file));
+        matches!((found, own_status), (Ok(found), Ok(own_status)) if found.facts.identity == own_status.facts.identity)
     }
 
     /// Returns true if any name still leads to this file.

@@ -94,19 +94,19 @@ impl ChangeRecorder {
     /// Saves the content of a file before it is replaced, or records that there is none.
     pub(crate) fn before_write(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         was: ExistingTarget,
         sha256: &str,
         temporary: &str,
     ) -> Result<PendingChange<'_>, AccessError> {
         let after = StateAfter::File { sha256: sha256.to_owned() };
-        self.begin(place, temporary, after, |key, folder| match was {
+        self.begin(location, temporary, after, |key, folder| match was {
             ExistingTarget::Absent => Ok((StateBefore::Absent, 0)),
             ExistingTarget::File if self.is_disabled() => {
                 Ok((StateBefore::File { sha256: None, mode: 0, saved_as: SavedAs::NotSaved }, 0))
             }
             // By name, and not through the judged handle: another process may have replaced the file since.
-            ExistingTarget::File => match tree::open_file(&place.folder, &place.leaf) {
+            ExistingTarget::File => match tree::open_file(&location.folder, &location.leaf) {
                 Ok(file) => self.save_copy(folder, key, file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((StateBefore::Absent, 0)),
                 Err(error) => Err(error),
@@ -118,50 +118,50 @@ impl ChangeRecorder {
     /// is a digest.
     pub(crate) fn before_creating_folders(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         below: &[OsString],
         sha256: Option<&str>,
         temporary: &str,
     ) -> Result<PendingChange<'_>, AccessError> {
         let after = StateAfter::Folders { below: below.to_vec(), sha256: sha256.map(str::to_owned) };
-        self.begin(place, temporary, after, |_, _| Ok((StateBefore::Absent, 0)))
+        self.begin(location, temporary, after, |_, _| Ok((StateBefore::Absent, 0)))
     }
 
     /// Records that an object of this size is about to be removed. The removal decides whether it is moved or
     /// copied.
     pub(crate) fn before_removal(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         was: StateBefore,
         weight: RemovalSize,
         temporary: &str,
     ) -> Result<PendingChange<'_>, AccessError> {
         let mut pending =
-            self.begin(place, temporary, StateAfter::Absent, |_, _| Ok((was, weight.allocated)))?;
+            self.begin(location, temporary, StateAfter::Absent, |_, _| Ok((was, weight.allocated)))?;
         pending.copy_bytes = weight.copy_bytes;
         Ok(pending)
     }
 
     fn begin(
         &self,
-        place: &EntryLocation,
+        location: &EntryLocation,
         temporary: &str,
         after: StateAfter,
         keep: impl FnOnce(&str, &StoreFolder) -> io::Result<(StateBefore, u64)>,
     ) -> Result<PendingChange<'_>, AccessError> {
         let failed = |error: io::Error| match error.downcast::<UndoQuotaExceeded>() {
             Ok(UndoQuotaExceeded { bytes, limit: most, in_use: taken }) => {
-                AccessError::TooLargeForUndo { path: place.path(), bytes, limit: most, in_use: taken }
+                AccessError::TooLargeForUndo { path: location.path(), bytes, limit: most, in_use: taken }
             }
-            Err(error) => AccessError::io("saving the previous state of", &place.path(), error),
+            Err(error) => AccessError::io("saving the previous state of", &location.path(), error),
         };
         let folder = self.store.folder().map_err(failed)?;
         let mut record = UndoRecord {
             call_id: self.call,
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
             saved_ms: (self.store.now)(),
-            folder: place.folder_path.clone().into_os_string(),
-            leaf: place.leaf.clone(),
+            folder: location.folder_path.clone().into_os_string(),
+            leaf: location.leaf.clone(),
             temporary: temporary.to_owned(),
             before: StateBefore::Absent,
             after,
@@ -252,10 +252,11 @@ impl PendingChange<'_> {
     }
 
     /// Moves the object itself into the store; `EXDEV` if it is on another volume.
-    pub(crate) fn move_into_store(&self, place: &EntryLocation) -> Result<(), Errno> {
+    pub(crate) fn move_into_store(&self, location: &EntryLocation) -> Result<(), Errno> {
         let name = saved_object_name(&self.record.key());
-        let to =
-            |flags| rustix::fs::renameat_with(&place.folder, &place.leaf, &self.folder.handle, &name, flags);
+        let to = |flags| {
+            rustix::fs::renameat_with(&location.folder, &location.leaf, &self.folder.handle, &name, flags)
+        };
         match to(RenameFlags::NOREPLACE) {
             // No other entry has that name, so nothing can be overwritten.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => to(RenameFlags::empty())?,
@@ -267,10 +268,10 @@ impl PendingChange<'_> {
 
     /// Moves the object back. If its name is taken by now, the object stays in the store and can be restored
     /// later.
-    pub(crate) fn move_back(&self, place: &EntryLocation) -> Result<(), Errno> {
+    pub(crate) fn move_back(&self, location: &EntryLocation) -> Result<(), Errno> {
         let name = saved_object_name(&self.record.key());
         let flags = RenameFlags::NOREPLACE;
-        rustix::fs::renameat_with(&self.folder.handle, name, &place.folder, &place.leaf, flags)?;
+        rustix::fs::renameat_with(&self.folder.handle, name, &location.folder, &location.leaf, flags)?;
         self.outcome.set(PendingOutcome::Discard);
         Ok(())
     }
@@ -290,7 +291,7 @@ impl PendingChange<'_> {
     }
 
     /// Copies an object that cannot be moved, and updates the record.
-    pub(crate) fn copy_into_store(&mut self, place: &EntryLocation) -> io::Result<()> {
+    pub(crate) fn copy_into_store(&mut self, location: &EntryLocation) -> io::Result<()> {
         let key = self.record.key();
         self.record.bytes = self.copy_bytes;
         self.recorder.reserve(&self.folder, &self.record)?;
@@ -298,7 +299,7 @@ impl PendingChange<'_> {
         let (to, name) = (&self.folder.handle, saved_object_name(&key));
         match &mut self.record.before {
             StateBefore::File { saved_as, sha256, mode } => {
-                let file = tree::open_file(&place.folder, &place.leaf)?;
+                let file = tree::open_file(&location.folder, &location.leaf)?;
                 let (saved, _) = self.recorder.save_copy(&self.folder, &key, file)?;
                 if let StateBefore::File { sha256: new, mode: bits, .. } = saved {
                     (*sha256, *mode) = (new, bits);
@@ -306,7 +307,7 @@ impl PendingChange<'_> {
                 *saved_as = SavedAs::Copied;
             }
             StateBefore::Folder { saved_as } => {
-                tree::copy_tree(&place.folder, &place.leaf, to, name.as_ref())?;
+                tree::copy_tree(&location.folder, &location.leaf, to, name.as_ref())?;
                 *saved_as = SavedAs::Copied;
             }
             StateBefore::Absent | StateBefore::Link { .. } => {}

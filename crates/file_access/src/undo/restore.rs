@@ -137,9 +137,8 @@ impl UndoStore {
         target: &OpenedPath,
     ) -> Result<(), AccessError> {
         let path = record.path();
-        let OpenedObject::Unresolved {
-            creation_target: Some(CreationTarget { location: place, .. }), ..
-        } = &target.object
+        let OpenedObject::Unresolved { creation_target: Some(CreationTarget { location, .. }), .. } =
+            &target.object
         else {
             return Err(AccessError::Exists { path });
         };
@@ -147,31 +146,31 @@ impl UndoStore {
             Errno::EXIST => AccessError::Exists { path: record.path() },
             errno => AccessError::io("restoring", &record.path(), errno),
         };
-        let _turn = NameLock::acquire(place).map_err(put)?;
-        git_directory::refuse_entry(place)?;
+        let _name_lock = NameLock::acquire(location).map_err(put)?;
+        git_directory::refuse_entry(location)?;
         if let StateBefore::Link { text } = &record.before {
-            rustix::fs::symlinkat(text.as_os_str(), &place.folder, &place.leaf).map_err(put)?;
-            return place.sync().map_err(|errno| {
-                let _ = rustix::fs::unlinkat(&place.folder, &place.leaf, AtFlags::empty());
+            rustix::fs::symlinkat(text.as_os_str(), &location.folder, &location.leaf).map_err(put)?;
+            return location.sync().map_err(|errno| {
+                let _ = rustix::fs::unlinkat(&location.folder, &location.leaf, AtFlags::empty());
                 put(errno)
             });
         }
         let saved_name = saved_object_name(&record.key());
         let moved = match record.saved_as() {
-            SavedAs::Moved { .. } => rename_into_place(&folder.handle, OsStr::new(&saved_name), place),
+            SavedAs::Moved { .. } => rename_into_place(&folder.handle, OsStr::new(&saved_name), location),
             SavedAs::Copied | SavedAs::NotSaved => Err(Errno::XDEV),
         };
         match moved {
             Err(Errno::XDEV) => {
-                return restore_copy(folder, record, place)
+                return restore_copy(folder, record, location)
                     .map_err(|error| AccessError::io("restoring", &path, error));
             }
             moved => moved.map_err(put)?,
         }
         // Another process may have changed the object since the check before the rename.
-        let unbroken = self.check_seal(&place.folder, &place.leaf, record);
-        unbroken.and_then(|()| place.sync().map_err(put)).or_else(|error| {
-            let from = (&place.folder, place.leaf.as_os_str());
+        let unbroken = self.check_seal(&location.folder, &location.leaf, record);
+        unbroken.and_then(|()| location.sync().map_err(put)).or_else(|error| {
+            let from = (&location.folder, location.leaf.as_os_str());
             rename_noreplace(from, (&folder.handle, OsStr::new(&saved_name))).map_err(put)?;
             Err(error)
         })
@@ -212,8 +211,8 @@ fn restore_content(
     target.replace_from_reader(&mut { content }, sha256, &expected, &metadata_source, by).map(|_| ())
 }
 
-fn rename_into_place(from: &OwnedFd, name: &OsStr, place: &EntryLocation) -> Result<(), Errno> {
-    rename_noreplace((from, name), (&place.folder, &place.leaf))
+fn rename_into_place(from: &OwnedFd, name: &OsStr, location: &EntryLocation) -> Result<(), Errno> {
+    rename_noreplace((from, name), (&location.folder, &location.leaf))
 }
 
 fn rename_noreplace(from: (&OwnedFd, &OsStr), to: (&OwnedFd, &OsStr)) -> Result<(), Errno> {
@@ -222,27 +221,27 @@ fn rename_noreplace(from: (&OwnedFd, &OsStr), to: (&OwnedFd, &OsStr)) -> Result<
 
 /// Copies the saved object back to its location. The record is pending until the copy has its name, so that a
 /// crash leaves nothing behind.
-fn restore_copy(folder: &StoreFolder, record: &UndoRecord, place: &EntryLocation) -> io::Result<()> {
+fn restore_copy(folder: &StoreFolder, record: &UndoRecord, location: &EntryLocation) -> io::Result<()> {
     let (key, temporary) = (record.key(), OsStr::new(&record.temporary));
     folder.mark_pending(&key)?;
     let saved_name = saved_object_name(&key);
     let copied = match &record.before {
         StateBefore::File { mode, .. } => {
             let bits = tree::permissions(*mode);
-            tree::copy_file(&folder.handle, OsStr::new(&saved_name), &place.folder, temporary, bits)
+            tree::copy_file(&folder.handle, OsStr::new(&saved_name), &location.folder, temporary, bits)
         }
-        _ => tree::copy_tree(&folder.handle, OsStr::new(&saved_name), &place.folder, temporary),
+        _ => tree::copy_tree(&folder.handle, OsStr::new(&saved_name), &location.folder, temporary),
     };
-    let named = copied.and_then(|()| Ok(rename_into_place(&place.folder, temporary, place)?));
+    let named = copied.and_then(|()| Ok(rename_into_place(&location.folder, temporary, location)?));
     let put = named.and_then(|()| {
-        let synced = place.sync();
+        let synced = location.sync();
         if synced.is_err() {
-            rename_noreplace((&place.folder, &place.leaf), (&place.folder, temporary))?;
+            rename_noreplace((&location.folder, &location.leaf), (&location.folder, temporary))?;
         }
         Ok(synced?)
     });
     if put.is_err() {
-        let _ = tree::remove_tree(&place.folder, temporary);
+        let _ = tree::remove_tree(&location.folder, temporary);
         folder.mark_done(&key)?;
     }
     put

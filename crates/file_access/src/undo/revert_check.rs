@@ -111,21 +111,21 @@ pub(super) fn open_recorded_location(folder_name: &Path, leaf: &OsStr) -> Result
         }
         _ => None,
     };
-    let place = EntryLocation { folder, folder_path: folder_name.to_owned(), leaf };
+    let location = EntryLocation { folder, folder_path: folder_name.to_owned(), leaf };
     let object = match (status, handle) {
         (None, _) => {
-            let vacancy = CreationTarget {
-                location: place,
-                missing_below: Vec::new(),
-                ending: PathEnding::Unspecified,
-            };
-            OpenedObject::Unresolved { reason: UnresolvedReason::Absent, creation_target: Some(vacancy) }
+            let creation_target =
+                CreationTarget { location, missing_below: Vec::new(), ending: PathEnding::Unspecified };
+            OpenedObject::Unresolved {
+                reason: UnresolvedReason::Absent,
+                creation_target: Some(creation_target),
+            }
         }
         (Some(seen), Some(handle)) if seen.kind == FileType::RegularFile => {
-            OpenedObject::File { handle, facts: seen.facts, location: Some(place) }
+            OpenedObject::File { handle, facts: seen.facts, location: Some(location) }
         }
         (Some(seen), Some(handle)) => {
-            OpenedObject::Directory { handle, facts: seen.facts, location: Some(place) }
+            OpenedObject::Directory { handle, facts: seen.facts, location: Some(location) }
         }
         (Some(seen), None) => {
             OpenedObject::Special { name: crate::opened::special_kind_name(seen.kind), facts: seen.facts }
