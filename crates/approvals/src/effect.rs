@@ -105,7 +105,7 @@ impl CallEffect {
         &'a self,
         call: &'a CallHeader,
         permit: &'a Permit,
-        life: &'a str,
+        instance_id: &'a str,
         rules: &'a [String],
     ) -> CallProfile<'a> {
         let definition = permit.call().definition();
@@ -113,7 +113,7 @@ impl CallEffect {
             tool: definition.name().as_str(),
             definition: definition.hash(),
             caller: &call.caller,
-            instance_id: life,
+            instance_id,
             mode: call.mode,
             rules,
             bounds: &self.bounds,

@@ -82,8 +82,8 @@ impl Pin {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("{}: {error}", file.display())),
         };
-        let tries = Arc::new(PinAttempts::at(state.join("operator-pin-tries")));
-        Pin { file, hash: Arc::new(Mutex::new(hash)), attempts: tries, change_lock: Arc::default() }
+        let attempts = Arc::new(PinAttempts::at(state.join("operator-pin-tries")));
+        Pin { file, hash: Arc::new(Mutex::new(hash)), attempts, change_lock: Arc::default() }
     }
 
     /// Returns true if an approval requires a PIN.

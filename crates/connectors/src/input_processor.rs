@@ -88,16 +88,16 @@ impl PreviewedArguments {
     pub(crate) fn into_preview(
         self,
         mut facts: Vec<(String, String)>,
-        at_work: ExecutionSite,
+        execution_site: ExecutionSite,
     ) -> CallPreview {
         let PreviewedArguments { arguments, processor_id: by } = self;
         let Some(by) = by else {
-            return CallPreview { facts, execution_site: at_work, ..CallPreview::default() };
+            return CallPreview { facts, execution_site, ..CallPreview::default() };
         };
         let original =
             format!("arguments rewritten by the processor `{by}`: {}", Value::Object(arguments.clone()));
         facts.push(("gets".to_owned(), original));
-        CallPreview { facts, rewritten: Some(arguments), execution_site: at_work, ..CallPreview::default() }
+        CallPreview { facts, rewritten: Some(arguments), execution_site, ..CallPreview::default() }
     }
 }
 

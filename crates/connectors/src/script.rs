@@ -117,7 +117,7 @@ impl ScriptTool {
         sandbox: &Sandbox,
         script: &Arc<LocalScript>,
         command: &ToolCommand,
-        (before, after): (InputProcessor, OutputProcessor),
+        (input_processor, output_processor): (InputProcessor, OutputProcessor),
         pin: FilePin,
     ) -> Self {
         let guide = Some(format!("install `{}`", script.interpreter));
@@ -130,8 +130,8 @@ impl ScriptTool {
                 install_guide: guide,
             },
             input: Arc::new(ScriptInput { script: Arc::clone(script), command: command.name.clone(), grant }),
-            input_processor: before,
-            output_processor: after,
+            input_processor,
+            output_processor,
         }
     }
 }

@@ -213,8 +213,8 @@ impl PipelineCall {
     }
 
     /// Sets the origin of the call.
-    pub(crate) fn with_origin(self, made_by: CallOrigin) -> PipelineCall {
-        PipelineCall { origin: made_by, ..self }
+    pub(crate) fn with_origin(self, origin: CallOrigin) -> PipelineCall {
+        PipelineCall { origin, ..self }
     }
 
     /// Attaches the host's facts, which are recorded with a refusal.

@@ -48,19 +48,19 @@ pub fn content_diff(
     let (added, removed) = (count(ChangeTag::Insert), count(ChangeTag::Delete));
     let shown = |there: Option<&[u8]>| if there.is_some() { name } else { "/dev/null" };
     let mut text = String::new();
-    let mut cut = false;
+    let mut truncated = false;
     for hunk in compared.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
         if text.is_empty() {
             text = format!("--- {}\n+++ {}\n", shown(before), shown(after));
         }
         let hunk = hunk.to_string();
         if text.len() + hunk.len() > max_bytes {
-            cut = true;
+            truncated = true;
             break;
         }
         text.push_str(&hunk);
     }
-    ContentDiff { text, added, removed, truncated: cut }
+    ContentDiff { text, added, removed, truncated }
 }
 
 fn as_text(content: &[u8]) -> Option<&str> {

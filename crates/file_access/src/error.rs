@@ -275,8 +275,8 @@ impl From<AccessError> for Failure {
                 .with_hint("nothing was changed; the operator can raise undo.keep_bytes in sinew.yaml, or set it to 0 to disable undo"),
             AccessError::NoSavedChanges { .. } => Failure::new(FailureKind::NotFound, message)
                 .with_hint("`sinew ledger query --tool write_file` shows calls by their ids"),
-            AccessError::Io { operation: doing, path, source } => {
-                Failure::from_io(&format!("{doing} `{}`", display_path(&path)), &source)
+            AccessError::Io { operation, path, source } => {
+                Failure::from_io(&format!("{operation} `{}`", display_path(&path)), &source)
             }
         }
     }

@@ -51,9 +51,9 @@ pub(crate) enum WalkStop {
 impl PathWalk {
     /// Walks an absolute path. Fails only if resources are exhausted.
     pub(crate) fn follow(path: &Path) -> Result<Self, Errno> {
-        let (here, walked) = root()?;
+        let (current, walked) = root()?;
         let mut walk = PathWalk {
-            current: here,
+            current,
             walked_path: walked,
             remaining: components(path),
             links: 0,

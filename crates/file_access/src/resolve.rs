@@ -192,7 +192,7 @@ fn unresolved_object(
     if let Some((kind, facts)) = unopenable_special(&walk) {
         return Ok((name, OpenedObject::Special { name: special_kind_name(kind), facts }));
     }
-    let obstacle = match walk.stop {
+    let reason = match walk.stop {
         WalkStop::Absent if walk.is_at_leaf() => UnresolvedReason::Absent,
         WalkStop::Absent => UnresolvedReason::ParentMissing,
         WalkStop::DanglingLink => UnresolvedReason::DanglingLink,
@@ -204,10 +204,10 @@ fn unresolved_object(
         WalkStop::Completed if errno == Errno::NOENT => UnresolvedReason::Changed,
         WalkStop::Completed => UnresolvedReason::from_errno(errno),
     };
-    let creatable = matches!(obstacle, UnresolvedReason::Absent | UnresolvedReason::ParentMissing)
+    let creatable = matches!(reason, UnresolvedReason::Absent | UnresolvedReason::ParentMissing)
         && access == PathAccess::Write;
     let target = if creatable { walk.into_creation_target(spelling.ending) } else { None };
-    Ok((name, OpenedObject::Unresolved { reason: obstacle, creation_target: target }))
+    Ok((name, OpenedObject::Unresolved { reason, creation_target: target }))
 }
 
 /// Returns a special file that the platform cannot open. macOS has no handle that only refers to an object,

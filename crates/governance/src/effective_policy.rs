@@ -50,13 +50,13 @@ impl<'a> EffectivePolicy<'a> {
         let category_rules = policy.categories.get(category);
         let least = category_rules.and_then(|category| category.risk);
         let risk = least.map_or(definition.risk_level(), |least| least.max(definition.risk_level()));
-        let goes_out = *category == Category::NETWORK
+        let is_outbound = *category == Category::NETWORK
             || definition
                 .external_target_arguments()
                 .iter()
                 .any(|argument| argument.kind == ExternalTargetKind::Url)
             || category_rules.is_some_and(|category| category.outbound_route == OutboundRoute::Gateway);
-        EffectivePolicy { policy, definition, rules, category, category_rules, risk, is_outbound: goes_out }
+        EffectivePolicy { policy, definition, rules, category, category_rules, risk, is_outbound }
     }
 
     /// Returns the policy of the tool with the rules of the project at `root`, if it has any. They apply to calls

@@ -300,12 +300,13 @@ impl GatewayRules {
             Some(at) => inspection.rule_ref(at, id(key)),
             None => inspection.rule_ref(&nowhere, id(key)),
         };
-        let private = match &file.allow_private_addresses {
+        let private_addresses = match &file.allow_private_addresses {
             Some(flag) if flag.value => PrivateAddressRule::Allowed,
             flag => PrivateAddressRule::Denied(place(flag.as_ref(), "allow_private_addresses")),
         };
-        let asks = file.require_approval_for_new_domains.as_ref().filter(|flag| flag.value);
-        let asks = asks.map(|flag| inspection.rule_ref(flag, id("require_approval_for_new_domains")));
+        let approval_rule = file.require_approval_for_new_domains.as_ref().filter(|flag| flag.value);
+        let approval_rule =
+            approval_rule.map(|flag| inspection.rule_ref(flag, id("require_approval_for_new_domains")));
         let rule = match file.allowed_domains.first() {
             Some(first) => inspection.rule_ref(first, id("allowed_domains")),
             None => inspection.rule_ref(&nowhere, id("allowed_domains")),
@@ -316,8 +317,8 @@ impl GatewayRules {
         GatewayRules {
             allowed: HostList { hosts, rule },
             blocked,
-            private_addresses: private,
-            approval_rule: asks,
+            private_addresses,
+            approval_rule,
             max_response_bytes,
         }
     }

@@ -144,12 +144,12 @@ fn check_mode(
         let rule = inspection.rule_ref(word, format!("{mode}.require_approval_for"));
         approvals.push((parse_approval_scope(word, known), rule));
     }
-    let running = entry.on_transition.running.unwrap_or(match mode {
+    let running_calls = entry.on_transition.running.unwrap_or(match mode {
         Mode::Lockdown => RunningCalls::Cancel,
         Mode::Normal | Mode::Alert | Mode::Degraded | Mode::Recovery => RunningCalls::Finish,
     });
-    let watched = entry.background_monitoring_enabled.unwrap_or(true);
-    ModeRules { max_concurrent, categories, approvals, running_calls: running, monitored: watched }
+    let monitored = entry.background_monitoring_enabled.unwrap_or(true);
+    ModeRules { max_concurrent, categories, approvals, running_calls, monitored }
 }
 
 pub(crate) fn parse_approval_scope(word: &Located<String>, known: &[Category]) -> ApprovalScope {

@@ -40,15 +40,10 @@ impl Prechecked {
     pub(crate) fn new(
         call: ValidCall,
         named: NamedTargets,
-        guard: HardLinkSearchScope,
+        link_search_scope: HardLinkSearchScope,
         timeout: Duration,
     ) -> Self {
-        Prechecked(Box::new(PrecheckedParts {
-            call,
-            named_targets: named,
-            link_search_scope: guard,
-            timeout,
-        }))
+        Prechecked(Box::new(PrecheckedParts { call, named_targets: named, link_search_scope, timeout }))
     }
 
     /// Returns the call.

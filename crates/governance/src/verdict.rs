@@ -70,9 +70,9 @@ impl Permit {
         opened: OpenedCall<Prechecked>,
         rules: Vec<RuleRef>,
         limits: PermitLimits,
-        seen: SituationFacts,
+        situation_facts: SituationFacts,
     ) -> Self {
-        Permit { opened, rules, limits: Box::new(limits), situation_facts: seen, previewed_arguments: None }
+        Permit { opened, rules, limits: Box::new(limits), situation_facts, previewed_arguments: None }
     }
 
     /// Returns the permit with the rewritten arguments that the approver was shown, so that the tool does not

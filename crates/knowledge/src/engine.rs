@@ -64,8 +64,8 @@ impl ScriptEngine {
         // needed.
         runtime.set_gc_threshold(usize::MAX);
         let deadline: Rc<Cell<Option<Instant>>> = Rc::default();
-        let overdue: Rc<Cell<bool>> = Rc::default();
-        let (until, over) = (Rc::clone(&deadline), Rc::clone(&overdue));
+        let timed_out: Rc<Cell<bool>> = Rc::default();
+        let (until, over) = (Rc::clone(&deadline), Rc::clone(&timed_out));
         runtime.set_interrupt_handler(Some(Box::new(move || {
             let late = until.get().is_some_and(|deadline| Instant::now() >= deadline);
             over.set(over.get() || late);
@@ -76,8 +76,8 @@ impl ScriptEngine {
             let harness = run_harness(&ctx).map_err(|_| exception_message(&ctx))?;
             Ok::<_, String>(Persistent::save(&ctx, harness))
         })?;
-        let untouched = heap.image();
-        Ok(ScriptEngine { harness, context, deadline, timed_out: overdue, initial_image: untouched, heap })
+        let initial_image = heap.image();
+        Ok(ScriptEngine { harness, context, deadline, timed_out, initial_image, heap })
     }
 
     /// Runs a function in the initial context. Its effects remain until `restore`.

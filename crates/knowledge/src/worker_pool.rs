@@ -77,9 +77,9 @@ struct PooledWorker {
 impl WorkerPoolShared {
     /// Starts a worker and waits until it is ready.
     async fn start(&self) -> io::Result<PooledWorker> {
-        let StartedWorker { from, to, kill_guard: life } = (self.start)().await?;
-        let (from, born) = (BufReader::new(from), Instant::now());
-        let mut worker = PooledWorker { from, to, _kill_guard: life, started_at: born, was_idle: false };
+        let StartedWorker { from, to, kill_guard } = (self.start)().await?;
+        let (from, started_at) = (BufReader::new(from), Instant::now());
+        let mut worker = PooledWorker { from, to, _kill_guard: kill_guard, started_at, was_idle: false };
         match tokio::time::timeout(READY_TIMEOUT, receive(&mut worker.from)).await {
             Ok(Ok(WorkerReply::Ready)) => Ok(worker),
             Ok(Ok(_)) => Err(io::ErrorKind::InvalidData.into()),
@@ -145,7 +145,7 @@ impl WorkerPool {
         arguments: &str,
     ) -> Result<Validation, KnowledgeError> {
         match self.submit(function, ScriptTask::Validate, arguments).await? {
-            (WorkerReply::Verdict { valid, errors }, took) => {
+            (WorkerReply::Verdict { valid, errors }, duration) => {
                 let errors = match (valid, errors.is_empty()) {
                     (true, true) => Vec::new(),
                     (false, true) => {
@@ -153,7 +153,7 @@ impl WorkerPool {
                     }
                     (_, false) => errors,
                 };
-                Ok(Validation { errors, duration: took })
+                Ok(Validation { errors, duration })
             }
             (other, _) => Err(reply_error(function, other)),
         }

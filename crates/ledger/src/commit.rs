@@ -83,18 +83,18 @@ impl Committer {
     fn wait(&self) -> StopRequested {
         let mut queue = lock(&self.shared.queue);
         loop {
-            let CommitQueue { waiters, next_pass: look_at, resume_requested: nudged, stop } = &*queue;
+            let CommitQueue { waiters, next_pass, resume_requested, stop } = &*queue;
             let now = Instant::now();
             if *stop {
                 return StopRequested::Yes;
             }
-            if *nudged || !waiters.is_empty() || look_at.is_some_and(|at| at <= now) {
+            if *resume_requested || !waiters.is_empty() || next_pass.is_some_and(|at| at <= now) {
                 queue.next_pass = None;
                 queue.resume_requested = false;
                 return StopRequested::No;
             }
             let work_available = &self.shared.work_available;
-            queue = match *look_at {
+            queue = match *next_pass {
                 Some(at) => work_available
                     .wait_timeout(queue, at - now)
                     .map_or_else(|e| e.into_inner().0, |(queue, _)| queue),

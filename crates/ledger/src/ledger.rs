@@ -88,7 +88,7 @@ impl Ledger {
     ) -> Result<(Arc<Ledger>, LedgerRecovery), LedgerError> {
         let begun = Instant::now();
         let OpenedLedger { writer, witness, lock: lock_file, recovery } = open::open(disk, folder, options)?;
-        let recovered_in = begun.elapsed();
+        let recovery_duration = begun.elapsed();
         let shared = Arc::new(LedgerShared {
             folder: folder.to_owned(),
             key: writer.key.clone(),
@@ -121,14 +121,8 @@ impl Ledger {
         ];
         let (threads, when_unavailable) = (Mutex::new(threads), options.when_unavailable);
         let reads_limit = options.reads_limit();
-        let ledger = Ledger {
-            shared,
-            threads,
-            when_unavailable,
-            recovery_duration: recovered_in,
-            reads_limit,
-            _lock: lock_file,
-        };
+        let ledger =
+            Ledger { shared, threads, when_unavailable, recovery_duration, reads_limit, _lock: lock_file };
         Ok((Arc::new(ledger), recovery))
     }
 

@@ -54,7 +54,7 @@ pub(crate) fn survey(
         fs::metadata(&segment.path).map_or(0, |found| found.len())
     };
     let mut total: u64 = segments.iter().map(size).sum();
-    let (mut going, mut bytes, mut under_pressure, mut kept) = (Vec::new(), 0, 0, None);
+    let (mut segments_to_remove, mut bytes, mut under_pressure, mut kept) = (Vec::new(), 0, 0, None);
     for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
         if segment.first >= open.first {
             break;
@@ -67,11 +67,11 @@ pub(crate) fn survey(
         }
         total -= size(segment);
         bytes += size(segment);
-        going.push(segment.clone());
+        segments_to_remove.push(segment.clone());
         kept = Some((next.first, begins.base));
     }
     let plan = kept.map(|(first, base)| {
-        let segments = u64::try_from(going.len()).unwrap_or_default();
+        let segments = u64::try_from(segments_to_remove.len()).unwrap_or_default();
         let total = RemovalTotals {
             segments: before.segments + segments,
             bytes: before.bytes + bytes,
@@ -79,7 +79,7 @@ pub(crate) fn survey(
             last_under_pressure: (under_pressure > 0).then_some(now).or(before.last_under_pressure),
         };
         let entry = RetentionEntry { first, base, segments, bytes, under_pressure, total };
-        RetentionPlan { entry, folder: folder.to_owned(), segments_to_remove: going }
+        RetentionPlan { entry, folder: folder.to_owned(), segments_to_remove }
     });
     Ok(RetentionSurvey { older_bytes: total.saturating_sub(open.length), plan })
 }

@@ -94,15 +94,15 @@ impl LedgerShared {
         purpose: WritePurpose,
     ) -> Result<DurabilityTicket, LedgerError> {
         let body = EntryBody::new(entry, &self.key)?;
-        let (reported, answer) = oneshot::channel();
+        let (result_sender, result) = oneshot::channel();
         let mut writer = lock(&self.writer);
         let seq = writer.append(entry, body, purpose);
         self.after_write(&writer);
         let seq = seq?;
-        lock(&self.queue).waiters.push(DurabilityWaiter { seq, result_sender: reported });
+        lock(&self.queue).waiters.push(DurabilityWaiter { seq, result_sender });
         drop(writer);
         self.work_available.notify_one();
-        Ok(DurabilityTicket { seq, result: answer })
+        Ok(DurabilityTicket { seq, result })
     }
 
     pub(crate) fn after_write(&self, writer: &LedgerWriter) {

@@ -145,18 +145,18 @@ fn verify_segment(verifier: &mut ChainVerifier<'_>, segment: &Segment) -> io::Re
 }
 
 fn check_anchor(verification: &mut ChainVerification, file: String, anchor: Result<&Anchor, &AnchorFlaw>) {
-    let ChainVerification { report, requested_seals: marks, highest_accounted: reach } = verification;
+    let ChainVerification { report, requested_seals, highest_accounted } = verification;
     let what = match anchor {
         Err(AnchorFlaw::Missing) if report.records == 0 => return,
         Err(AnchorFlaw::Missing) => {
             "the anchor is missing: a truncated ledger could not be detected".to_owned()
         }
         Err(AnchorFlaw::Changed) => "the anchor was changed".to_owned(),
-        Ok(anchor) if anchor.seq > *reach => {
-            let (from, to) = (*reach + 1, anchor.seq);
+        Ok(anchor) if anchor.seq > *highest_accounted => {
+            let (from, to) = (*highest_accounted + 1, anchor.seq);
             format!("records {from} to {to} are missing: the end was cut off, or the folder is an old copy")
         }
-        Ok(anchor) => match marks.iter().find(|(seq, _)| *seq == anchor.seq) {
+        Ok(anchor) => match requested_seals.iter().find(|(seq, _)| *seq == anchor.seq) {
             Some((_, hash)) if anchor.hash != *hash => {
                 format!("record {} is not the one that was anchored", anchor.seq)
             }

@@ -180,12 +180,12 @@ impl RunHandle {
     pub(crate) fn new(
         confined: ConfinedCommand,
         launcher: Launcher,
-        noted: Option<JournalEntry>,
+        journal_entry: Option<JournalEntry>,
         active_run: Option<ActiveRun>,
         leftovers: Leftovers,
     ) -> RunHandle {
-        let remains = RunCleanup { journal_entry: noted, active_run, leftovers };
-        RunHandle { run: Some(StartedRun { confined, launcher, cleanup: remains }) }
+        let cleanup = RunCleanup { journal_entry, active_run, leftovers };
+        RunHandle { run: Some(StartedRun { confined, launcher, cleanup }) }
     }
 
     pub(crate) fn parts(&mut self) -> Option<(&ConfinedCommand, &mut Launcher)> {

@@ -53,7 +53,7 @@ pub(crate) async fn run(
         StdinFeeder::new(confined.input.as_deref()).map_err(SandboxError::Launcher)?;
     let descriptors = [stdin_end.as_fd(), stdout_end.as_fd(), stderr_end.as_fd()];
     send_request(launcher, confined, tier, descriptors).await?;
-    let confining = confined.prepared_at.elapsed();
+    let setup_time = confined.prepared_at.elapsed();
     drop((stdin_end, stdout_end, stderr_end));
     let longest = confined.time_left() + confined.spec.limits.grace + REPORT_TIMEOUT;
     let spills = sinks.spills.as_ref().map(|spills| spills.for_owner(&confined.owner));
@@ -74,9 +74,9 @@ pub(crate) async fn run(
             }
         }
     };
-    let (end, spent) = received?;
+    let (end, usage) = received?;
     let (stdout, stderr) = (out.finish(sinks), err.finish(sinks));
-    Ok(FinishedRun { end, usage: spent, setup_time: confining, stdout, stderr })
+    Ok(FinishedRun { end, usage, setup_time, stdout, stderr })
 }
 
 /// Writes the standard input of a program. A program that does not read it is not waited for.

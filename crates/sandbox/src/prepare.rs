@@ -75,7 +75,7 @@ impl ConfinedCommand {
         command: &SandboxCommand,
         awaited: &CancelFlag,
     ) -> Result<ConfinedCommand, SandboxError> {
-        let begun = Instant::now();
+        let prepared_at = Instant::now();
         let of = |access| {
             let granted = permit.sandbox_folders().iter().filter(move |folder| folder.access() == access);
             granted.map(|folder| folder.root().to_owned()).collect::<Vec<PathBuf>>()
@@ -113,22 +113,22 @@ impl ConfinedCommand {
             ..program.spec()
         };
         let grants = Grants { writable, readable, visibility: permit.visibility_filter() };
-        let before = grants.scan(&mut spec, &WorkDeadline::cancelled_or_at(awaited, command.deadline))?;
-        let least = match confinement.min_isolation {
+        let baseline = grants.scan(&mut spec, &WorkDeadline::cancelled_or_at(awaited, command.deadline))?;
+        let required_tier = match confinement.min_isolation {
             Isolation::Full => SandboxTier::Full,
             Isolation::Reduced => SandboxTier::Reduced,
         };
         Ok(ConfinedCommand {
             spec,
             executable: program.executable,
-            required_tier: least,
+            required_tier,
             output_bytes: command.output_bytes,
             deadline: command.deadline,
-            prepared_at: begun,
+            prepared_at,
             variables: command.variables.iter().cloned().chain(program_dirs.path_variable()).collect(),
             input: command.input.clone(),
             owner: permit.call().party(),
-            baseline: before,
+            baseline,
             grants: Some(grants),
         })
     }

@@ -99,15 +99,15 @@ impl<C: Send + Sync> ClientConnection<C> {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
         let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout);
         self.session.outbox = Some(outbox.clone());
-        let (answers, open) = (JoinSet::new(), self.activity.in_flight.clone());
-        let following = JoinSet::new();
+        let (pending_replies, in_flight) = (JoinSet::new(), self.activity.in_flight.clone());
+        let subscriptions = JoinSet::new();
         let mut conversation = ConnectionHandler {
             connection: self,
             outbox,
-            pending_replies: answers,
-            subscriptions: following,
+            pending_replies,
+            subscriptions,
             follower_slot: None,
-            in_flight: open,
+            in_flight,
             is_stalled: false,
             invalid_lines: 0,
             busy_time: Duration::ZERO,

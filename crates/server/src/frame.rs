@@ -145,15 +145,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             FoundFrame::Unusable(why, id) => return Ok(LineFrame::Unusable(why, id)),
             FoundFrame::End => return Ok(LineFrame::End),
         };
-        let began = self.line_started.take().unwrap_or(self.last_read);
-        let (mut share, _) = self.share.take().unwrap_or((BudgetShare::default(), began));
+        let received_at = self.line_started.take().unwrap_or(self.last_read);
+        let (mut share, _) = self.share.take().unwrap_or((BudgetShare::default(), received_at));
         share.trim(range.len());
         // The rest of the buffer arrived in the same read as the end of this line.
         self.line_started = (self.start < self.buffer.len()).then_some(self.last_read);
-        let behind = self.next_line();
+        let next_line = self.next_line();
         let line = self.buffer.get(range).unwrap_or_default();
         Ok(match std::str::from_utf8(line) {
-            Ok(text) => LineFrame::Line(InputLine { text, received_at: began, share, next_line: behind }),
+            Ok(text) => LineFrame::Line(InputLine { text, received_at, share, next_line }),
             Err(_) => LineFrame::NotUtf8(find_request_id(line)),
         })
     }

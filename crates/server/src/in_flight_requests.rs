@@ -51,10 +51,10 @@ impl InFlightRequests {
             return Err(id);
         }
         requests.next_number += 1;
-        let (number, withdrawn) = (requests.next_number, CancellationToken::new());
-        requests.open.push(OpenRequest { id: id.clone(), number, cancellation: withdrawn.clone() });
+        let (number, cancellation) = (requests.next_number, CancellationToken::new());
+        requests.open.push(OpenRequest { id: id.clone(), number, cancellation: cancellation.clone() });
         drop(requests);
-        Ok(RequestGuard { id, number: Some(number), requests: self.clone(), cancellation: withdrawn })
+        Ok(RequestGuard { id, number: Some(number), requests: self.clone(), cancellation })
     }
 
     /// Cancels a request on behalf of the client, which may reuse the id at once. An unknown id is ignored:

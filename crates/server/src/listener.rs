@@ -88,13 +88,13 @@ impl<C: Send + Sync> ConnectionListener<C> {
         sockets: SharedListenerState,
         endpoint: ListenerLimits,
     ) -> Self {
-        let places = Arc::new(Semaphore::new(endpoint.max_connections));
+        let connection_slots = Arc::new(Semaphore::new(endpoint.max_connections));
         let followers = Arc::new(Semaphore::new(endpoint.max_followers));
         ConnectionListener {
             service: Arc::new(service),
             shared: sockets,
             limits: endpoint,
-            connection_slots: places,
+            connection_slots,
             reserved_slots: Arc::new(Semaphore::new(RESERVED_FOR_NEW_CALLERS)),
             table: ConnectionTable::new(),
             follower_slots: followers,

@@ -72,15 +72,15 @@ impl Outbox {
     {
         let (lines, queue) = mpsc::unbounded_channel();
         let (space, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
-        let gone = CancellationToken::new();
+        let closed = CancellationToken::new();
         let outbox = OutboxQueue {
             lines,
             capacity: Arc::clone(&space),
             unsent_bytes: Arc::clone(&unsent),
-            closed: gone.clone(),
+            closed: closed.clone(),
         };
         let writer =
-            OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed: gone, stall_timeout };
+            OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed, stall_timeout };
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 

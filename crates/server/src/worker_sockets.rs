@@ -158,17 +158,11 @@ impl WorkerSockets {
     ) -> Arc<Self> {
         let affordable =
             usize::try_from(descriptors / 8).unwrap_or(usize::MAX) / (CONNECTIONS_PER_WORKER + 1);
-        let places = Arc::new(Semaphore::new(affordable.clamp(1, MAX_WORKER_SOCKETS)));
-        let endpoints = Arc::new(OpenWorkerSockets { layer: Arc::clone(&layer), sockets: Mutex::default() });
+        let slots = Arc::new(Semaphore::new(affordable.clamp(1, MAX_WORKER_SOCKETS)));
+        let open_sockets =
+            Arc::new(OpenWorkerSockets { layer: Arc::clone(&layer), sockets: Mutex::default() });
         let (folder, named) = (folder.to_owned(), Mutex::default());
-        Arc::new(WorkerSockets {
-            layer,
-            shared: worker_sockets,
-            folder,
-            slots: places,
-            open_sockets: endpoints,
-            named,
-        })
+        Arc::new(WorkerSockets { layer, shared: worker_sockets, folder, slots, open_sockets, named })
     }
 
     /// Opens a session and its socket.

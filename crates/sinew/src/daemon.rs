@@ -164,8 +164,8 @@ fn config_loader(context: CommandContext) -> ConfigLoader {
         let snapshot = snapshot
             .map_err(|why| format!("the configuration cannot be stored for the next start: {why}"))?;
         let context = context.clone();
-        let once_held = Box::new(move || _ = store_accepted(&context, &snapshot));
-        Ok(LoadedConfig { snapshot: config_snapshot, settings, on_applied: once_held })
+        let on_applied = Box::new(move || _ = store_accepted(&context, &snapshot));
+        Ok(LoadedConfig { snapshot: config_snapshot, settings, on_applied })
     })
 }
 

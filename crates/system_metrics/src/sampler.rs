@@ -42,9 +42,8 @@ impl SystemSampler {
         SHARED.get_or_init(|| SystemSampler::with_period(SAMPLE_PERIOD, IDLE_TIMEOUT))
     }
 
-    fn with_period(period: Duration, rest: Duration) -> SystemSampler {
-        let shared =
-            SamplerShared { state: Mutex::default(), updated: Condvar::new(), period, idle_timeout: rest };
+    fn with_period(period: Duration, idle_timeout: Duration) -> SystemSampler {
+        let shared = SamplerShared { state: Mutex::default(), updated: Condvar::new(), period, idle_timeout };
         SystemSampler { shared: Arc::new(shared) }
     }
 

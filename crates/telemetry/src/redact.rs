@@ -83,13 +83,13 @@ impl BuiltInDetectors {
                     .map(|needle| (*needle, DetectorId::Assignment)),
             );
         let (needles, owner): (Vec<&str>, Vec<DetectorId>) = needles.unzip();
-        let gate = AhoCorasickBuilder::new()
+        let prefilter = AhoCorasickBuilder::new()
             .ascii_case_insensitive(true)
             .kind(Some(AhoCorasickKind::DFA))
             .build(needles)
             .ok();
         BuiltInDetectors {
-            prefilter: gate,
+            prefilter,
             needle_detectors: owner,
             patterns: BUILT_IN.iter().map(|_| OnceLock::new()).collect(),
         }

@@ -40,7 +40,7 @@ enum PinState {
 impl ServerPins {
     /// Loads the pins of the server of a manifest. The id is a valid file name.
     pub(crate) fn load(upstreams: Option<&PinStore>, id: &str) -> ServerPins {
-        let pinned = match upstreams.map_or(Ok(None), |upstreams| upstreams.read(id)) {
+        let pin_state = match upstreams.map_or(Ok(None), |upstreams| upstreams.read(id)) {
             Ok(None) => PinState::Unpinned,
             Ok(Some(bytes)) => ServerToolDefinitions::from_bytes(&bytes).map_or_else(
                 |error| PinState::Unreadable(error.to_string()),
@@ -48,7 +48,7 @@ impl ServerPins {
             ),
             Err(error) => PinState::Unreadable(error.to_string()),
         };
-        let state = Mutex::new(ServerPinsState { pin_state: pinned, last_noted: None });
+        let state = Mutex::new(ServerPinsState { pin_state, last_noted: None });
         ServerPins { store: upstreams.cloned(), id: id.to_owned(), state }
     }
 

@@ -46,8 +46,8 @@ impl StdioTransport {
     pub(crate) fn new(served: InteractiveProgram, pipes: StdioPipes) -> StdioTransport {
         let StdioPipes { input, output, errors } = pipes;
         let text = Arc::default();
-        let mut listening = JoinSet::new();
-        listening.spawn(read_stderr(errors, Arc::clone(&text)));
+        let mut stderr_task = JoinSet::new();
+        stderr_task.spawn(read_stderr(errors, Arc::clone(&text)));
         let output = BufReader::with_capacity(64 * 1024, output);
         let partial = Vec::new();
         StdioTransport {
@@ -58,7 +58,7 @@ impl StdioTransport {
             received_bytes: 0,
             blank_bytes: 0,
             stderr_tail: text,
-            stderr_task: listening,
+            stderr_task,
         }
     }
 
@@ -73,8 +73,8 @@ impl StdioTransport {
     /// Ends the process and waits for the post-run cleanup. Returns the end of its standard error, escaped
     /// for display.
     pub(crate) async fn close(self) -> (Result<(), McpError>, String) {
-        let StdioTransport { process: served, mut stderr_task, stderr_tail: text, .. } = self;
-        let ended = served.end().await.map(drop);
+        let StdioTransport { process, mut stderr_task, stderr_tail: text, .. } = self;
+        let ended = process.end().await.map(drop);
         // All writers have ended, so the task ends by itself; the timeout is a safeguard.
         let _ = tokio::time::timeout(STDERR_TIMEOUT, stderr_task.join_next()).await;
         let text: Vec<u8> = text.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

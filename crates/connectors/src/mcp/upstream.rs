@@ -76,8 +76,8 @@ impl Upstream {
         pins: ServerPins,
     ) -> Self {
         let (sandbox, gateway) = (sandbox.clone(), gateway.clone());
-        let (key, waiting, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
-        Upstream { sandbox, pins, health, key, start_guide: None, gateway, idle_clients: waiting, backoff }
+        let (key, idle_clients, backoff) = (key.map(Arc::new), Arc::default(), Mutex::default());
+        Upstream { sandbox, pins, health, key, start_guide: None, gateway, idle_clients, backoff }
     }
 
     /// Calls a tool on an idle connection or a new one.

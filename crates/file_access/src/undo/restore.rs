@@ -179,14 +179,14 @@ impl UndoStore {
 
 /// Describes the undo of a change.
 fn describe_revert(record: &UndoRecord, target: &OpenedPath) -> RevertedChange {
-    let how = match (&record.before, &record.after) {
+    let reversal = match (&record.before, &record.after) {
         (_, StateAfter::Absent) => Reversal::PutBack,
         (StateBefore::Absent, StateAfter::File { .. } | StateAfter::Folders { .. }) => Reversal::Removed,
         (_, StateAfter::File { .. } | StateAfter::Folders { .. }) => Reversal::Restored,
     };
     let path = target.canonical().to_owned();
-    let stays = (path != record.path()).then(|| record.path());
-    RevertedChange { path, reversal: how, remaining_folder: stays, diff: None }
+    let remaining_folder = (path != record.path()).then(|| record.path());
+    RevertedChange { path, reversal, remaining_folder, diff: None }
 }
 
 /// Restores the saved content, permissions and attributes of a file.

@@ -47,13 +47,13 @@ fn check_rule(
         inspection.warn(key, "this rule has no conditions and never fires", None);
     }
     let conditions = entry.conditions.iter().map(|stated| check_condition(stated, inspection)).collect();
-    let gate = if entry.requires_human_approval {
+    let approval = if entry.requires_human_approval {
         TransitionApproval::Required
     } else {
         TransitionApproval::NotRequired
     };
-    let place = inspection.rule_ref(key, format!("transition_rules.{}", key.value));
-    Some(TransitionRule { from, to, logic: entry.logic, conditions, approval: gate, location: place })
+    let location = inspection.rule_ref(key, format!("transition_rules.{}", key.value));
+    Some(TransitionRule { from, to, logic: entry.logic, conditions, approval, location })
 }
 
 /// Parses the two modes in the name of a rule.

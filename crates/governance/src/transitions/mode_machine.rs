@@ -68,13 +68,13 @@ pub enum ChangedBy {
 impl ModeMachine {
     /// Creates a state machine that starts in this mode at this time.
     pub fn new(rules: Arc<Transitions>, mode: Mode, now: Duration) -> Self {
-        let held = empty_held_since(&rules);
+        let held_since = empty_held_since(&rules);
         ModeMachine {
             rules,
             mode,
             entered_at: now,
             human_change_at: None,
-            held_since: held,
+            held_since,
             last_observed: None,
             proposal: None,
         }

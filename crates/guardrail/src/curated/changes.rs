@@ -81,8 +81,8 @@ fn changes_for_name(old: &CuratedGuardrails, new: &CuratedGuardrails, name: &Too
     });
     let added = after.iter().filter(|demand| !is_implied_by_any(demand, &before));
     let added = added.map(|demand| (RequirementChange::Stricter, format!("requires {}", demand.describe())));
-    let row = |(demands, what)| CuratedChange {
-        direction: demands,
+    let row = |(direction, what)| CuratedChange {
+        direction,
         description: format!("the guardrail of {name} {what}"),
         rule: rule.clone(),
     };

@@ -26,10 +26,10 @@ impl ActiveRuns {
     /// Registers a run.
     pub(crate) fn register(self: &Arc<Self>) -> ActiveRun {
         let mut taken = self.lock();
-        let was_alone = Arc::new(AtomicBool::new(taken.is_empty()));
+        let ran_alone = Arc::new(AtomicBool::new(taken.is_empty()));
         taken.iter().for_each(|other| other.store(false, Ordering::SeqCst));
-        taken.push(Arc::clone(&was_alone));
-        ActiveRun { registry: Arc::clone(self), ran_alone: was_alone }
+        taken.push(Arc::clone(&ran_alone));
+        ActiveRun { registry: Arc::clone(self), ran_alone }
     }
 
     /// Waits until `close` is called.

@@ -32,8 +32,8 @@ pub struct StdioPipes {
 }
 
 impl InteractiveProgram {
-    pub(crate) fn new(underway: RunHandle, tier: SandboxTier) -> InteractiveProgram {
-        InteractiveProgram { run: underway, tier }
+    pub(crate) fn new(run: RunHandle, tier: SandboxTier) -> InteractiveProgram {
+        InteractiveProgram { run, tier }
     }
 
     /// Returns the sandbox tier in which it runs.

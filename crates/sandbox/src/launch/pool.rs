@@ -70,13 +70,13 @@ impl Launcher {
 
     /// Ends the launcher and waits until nothing of what it started is left.
     pub(crate) async fn end(self) {
-        let Launcher { setup, control, mut process, children: below } = self;
+        let Launcher { setup, control, mut process, children } = self;
         // A launcher ends when its sockets close. One that hangs is killed.
         drop((setup, control));
         if tokio::time::timeout(END_TIMEOUT, process.wait()).await.is_err() {
             let _ = process.kill().await;
         }
-        let _ = tokio::task::spawn_blocking(move || below.wait(END_TIMEOUT)).await;
+        let _ = tokio::task::spawn_blocking(move || children.wait(END_TIMEOUT)).await;
     }
 
     /// Waits until the program runs.

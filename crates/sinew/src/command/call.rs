@@ -98,7 +98,7 @@ fn in_this_process(
     let arguments: Value = typed_call.into_arguments(tools::find_tool(&definitions, &tool))?;
     let deadline = options.deadline_ms.map(Duration::from_millis);
     // Without a terminal there is no operator to ask.
-    let asking = match (options.no_wait, std::io::stdin().is_terminal()) {
+    let approval_mode = match (options.no_wait, std::io::stdin().is_terminal()) {
         (true, _) => ApprovalMode::Async,
         (false, true) => ApprovalMode::Wait,
         (false, false) => ApprovalMode::Never,
@@ -106,7 +106,7 @@ fn in_this_process(
     let (approval_id, idempotency_key) = (options.approval_id.clone(), options.idempotency_key.clone());
     let request = CallRequest {
         deadline,
-        approval_mode: asking,
+        approval_mode,
         approval_id,
         idempotency_key,
         ..embedded_request(context, tool, arguments)
@@ -117,7 +117,7 @@ fn in_this_process(
         tokio::select! {
             biased;
             result = layer.execute(request) => result,
-            never = approvals::decide_on_terminal(&layer, others), if asking == ApprovalMode::Wait => match never {},
+            never = approvals::decide_on_terminal(&layer, others), if approval_mode == ApprovalMode::Wait => match never {},
         }
     });
     // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.

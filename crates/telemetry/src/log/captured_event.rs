@@ -66,8 +66,8 @@ pub(crate) struct LazyRecord {
 
 impl LazyRecord {
     pub(super) fn new(received: CapturedEvent) -> Self {
-        let weight = received.queued_bytes();
-        LazyRecord { event: Mutex::new(Some(received)), record: OnceLock::new(), queued_bytes: weight }
+        let queued_bytes = received.queued_bytes();
+        LazyRecord { event: Mutex::new(Some(received)), record: OnceLock::new(), queued_bytes }
     }
 
     #[cfg(test)]

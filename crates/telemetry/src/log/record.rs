@@ -38,23 +38,19 @@ pub(crate) struct LogEntry {
 impl LogEntry {
     /// Builds the bounded and redacted record of a captured event.
     pub(super) fn from_event(received: CapturedEvent) -> Self {
-        let ours = received.is_ours();
+        let is_own_event = received.is_ours();
         let record = LogEntry {
             time: received.time,
             level: *received.metadata.level(),
             target: received.metadata.target(),
-            event: ours.then(|| received.metadata.name()),
+            event: is_own_event.then(|| received.metadata.name()),
             message: None,
             trace_id: None,
             span_id: None,
             fields: Vec::with_capacity(received.fields.len()),
         };
-        let mut builder = RecordBuilder {
-            redactor: &received.redactor,
-            is_own_event: ours,
-            bytes_left: RECORD_LIMIT,
-            record,
-        };
+        let mut builder =
+            RecordBuilder { redactor: &received.redactor, is_own_event, bytes_left: RECORD_LIMIT, record };
         for (name, value) in received.fields {
             match value {
                 FieldValue::Text { start, full_length: bytes } => builder.push_text(name, &start, bytes),

@@ -60,7 +60,7 @@ pub(super) fn run(
         Ok(bytes_read) => (bytes_read.len() > max_bytes).then_some(ExceededLimit::Bytes),
         Err(_) => Some(ExceededLimit::Time),
     };
-    let ended_well = loop {
+    let succeeded = loop {
         match child.try_wait()? {
             Some(status) => break status.success(),
             None if cut.is_none() && Instant::now() < deadline => thread::sleep(POLL_INTERVAL),
@@ -80,7 +80,7 @@ pub(super) fn run(
     Ok(ProgramOutput {
         stdout,
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
-        succeeded: ended_well,
+        succeeded,
         exceeded_limit: cut,
     })
 }

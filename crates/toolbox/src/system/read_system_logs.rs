@@ -103,7 +103,7 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SystemLogs
         Some(file) => (file.canonical().to_string_lossy().into_owned(), log_files::read(file, &query)?),
         None => ("system".to_owned(), platform::query_logs(&query)?),
     };
-    let LogResult { records, found, exceeded_limit: cut, note } = logs;
+    let LogResult { records, found, exceeded_limit, note } = logs;
     let mut records: Vec<LogRecord> = records.into_iter().map(sanitize_record).collect();
     // If not all entries fit, the newest are kept.
     records.reverse();
@@ -111,10 +111,19 @@ fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SystemLogs
     let mut entries = output_budget::take_fitting(records, budget);
     entries.reverse();
     let how = "raise max_entries, or narrow by minutes, level, process, unit or contains";
-    let truncated = output_budget::truncation(entries.len(), found, cut.is_some(), how);
+    let truncated = output_budget::truncation(entries.len(), found, exceeded_limit.is_some(), how);
     let since = since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let (untrusted, notice) = (true, untrusted_text::NOTICE);
-    let value = SystemLogsOutput { source, since, entries, found, untrusted, notice, stopped_by: cut, note };
+    let value = SystemLogsOutput {
+        source,
+        since,
+        entries,
+        found,
+        untrusted,
+        notice,
+        stopped_by: exceeded_limit,
+        note,
+    };
     Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
 }
 

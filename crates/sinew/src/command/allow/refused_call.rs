@@ -56,27 +56,30 @@ struct LiftedRules {
 impl ProposalSearch<'_> {
     /// Lifts one rule after another until the call is permitted or needs approval. A call that needed approval
     /// before any edit must end up permitted. `width` selects wider forms of the edits.
-    fn run(&self, found: &DryRunResult, width: usize) -> Result<PolicyProposal, CommandError> {
+    fn run(&self, replay_result: &DryRunResult, width: usize) -> Result<PolicyProposal, CommandError> {
         let (refused, snapshot) = (self.refused, self.snapshot);
-        let asked_before = found.verdict == VerdictKind::Ask;
-        let mut found = found.clone();
+        let asked_before = replay_result.verdict == VerdictKind::Ask;
+        let mut replay_result = replay_result.clone();
         let (policy, workspaces) = (snapshot.policy.clone(), snapshot.workspaces.clone());
         let mut lifted = LiftedRules { policy, workspaces, workspace: None, rules: Vec::new() };
         for _ in 0..MAX_CHANGES {
-            self.lift(&mut lifted, &found, width)?;
+            self.lift(&mut lifted, &replay_result, width)?;
             let again = refused.replay(snapshot, &lifted.policy, &lifted.workspaces)?;
-            let same = again.refusal == found.refusal && again.approval_rules == found.approval_rules;
-            found = again;
-            if found.verdict == VerdictKind::Allow || (found.verdict == VerdictKind::Ask && !asked_before) {
+            let same = again.refusal == replay_result.refusal
+                && again.approval_rules == replay_result.approval_rules;
+            replay_result = again;
+            if replay_result.verdict == VerdictKind::Allow
+                || (replay_result.verdict == VerdictKind::Ask && !asked_before)
+            {
                 self.check_loads(&lifted.policy)?;
                 let LiftedRules { policy, workspaces, workspace, rules } = lifted;
-                return Ok(PolicyProposal { policy, workspaces, workspace, rules, replay_result: found });
+                return Ok(PolicyProposal { policy, workspaces, workspace, rules, replay_result });
             }
-            if same || found.verdict == VerdictKind::Ask {
+            if same || replay_result.verdict == VerdictKind::Ask {
                 break;
             }
         }
-        Err(refused.approval_rule_error(&found).unwrap_or_else(|| refused.no_change_found_error()))
+        Err(refused.approval_rule_error(&replay_result).unwrap_or_else(|| refused.no_change_found_error()))
     }
 
     /// Lifts the next rule.

@@ -64,8 +64,8 @@ pub(super) fn run(
     );
     let mut tried: Vec<ExampleResult> = Vec::new();
     for skipped in connectors.register(manifests, &mut registry) {
-        let (tool, scenario, broken) = (skipped.name, "registered".to_owned(), Some(skipped.why));
-        tried.push(ExampleResult { tool, scenario, extent: TestExtent::Checked, failure: broken });
+        let (tool, scenario, failure) = (skipped.name, "registered".to_owned(), Some(skipped.why));
+        tried.push(ExampleResult { tool, scenario, extent: TestExtent::Checked, failure });
     }
     let mut trial = ExampleRuns::default();
     for manifest in manifests {
@@ -73,22 +73,22 @@ pub(super) fn run(
             let name = definition.name().as_str();
             let Some(tool) = registry.get(name) else { continue };
             for example in manifest.examples(&command.name) {
-                let broken = runtime
+                let failure = runtime
                     .block_on(check_example(tool, example))
                     .or_else(|| output_mismatch(command, example));
-                if broken.is_none() && example_runs::is_safe_to_run(manifest, definition, example) {
+                if failure.is_none() && example_runs::is_safe_to_run(manifest, definition, example) {
                     trial.add(tried.len(), name, example);
                 }
                 let (tool, scenario) = (name.to_owned(), example.scenario.clone());
                 let is_served = manifest.kind() == ToolType::Mcp && example.output.is_some();
                 let extent = if is_served { TestExtent::Stub } else { TestExtent::Checked };
-                tried.push(ExampleResult { tool, scenario, extent, failure: broken });
+                tried.push(ExampleResult { tool, scenario, extent, failure });
             }
         }
     }
-    for (index, how, broken) in trial.run(context, registry, &runtime) {
+    for (index, how, failure) in trial.run(context, registry, &runtime) {
         if let Some(one) = tried.get_mut(index) {
-            (one.extent, one.failure) = (how, broken);
+            (one.extent, one.failure) = (how, failure);
         }
     }
     // Do not wait for threads: a blocked one would keep the command from exiting.
