@@ -141,8 +141,8 @@ impl RuleScope {
     }
 
     /// Limits the rule to one connection in one run of the daemon.
-    pub(crate) fn on_connection(self, life: &str, connection: u64) -> RuleScope {
-        RuleScope { connection: Some((life.to_owned(), connection)), ..self }
+    pub(crate) fn on_connection(self, instance_id: &str, connection: u64) -> RuleScope {
+        RuleScope { connection: Some((instance_id.to_owned(), connection)), ..self }
     }
 
     /// Widens the rule by `argument=pattern`: a glob over canonical paths, or the first words of a command.
@@ -176,8 +176,8 @@ impl RuleScope {
         let caller = call_profile.caller;
         let same_party = (self.uid, &self.client, &self.session, self.side)
             == (caller.uid, &caller.client, &caller.session, caller.endpoint.party());
-        let same_connection = self.connection.as_ref().is_none_or(|(life, connection)| {
-            life == call_profile.instance_id && *connection == caller.connection
+        let same_connection = self.connection.as_ref().is_none_or(|(instance_id, connection)| {
+            instance_id == call_profile.instance_id && *connection == caller.connection
         });
         let same_moment = self.mode == call_profile.mode
             && self.bounds == call_profile.bounds

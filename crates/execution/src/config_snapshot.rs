@@ -54,12 +54,12 @@ pub struct ToolFilter {
 impl ConfigSnapshot {
     /// Returns the definition of a Sinew tool or a host tool.
     pub(crate) fn definition(&self, name: &str) -> Option<&ToolDefinition> {
-        let ours = self.registry.get(name).map(|tool| &**tool.definition());
-        let theirs = || {
+        let own_definition = self.registry.get(name).map(|tool| &**tool.definition());
+        let host_definition = || {
             let mut known = self.hosts.iter().flat_map(|host| host.judged_definitions(&self.policy));
             known.find(|definition| definition.name().as_str() == name)
         };
-        ours.or_else(theirs)
+        own_definition.or_else(host_definition)
     }
 
     /// Returns the definition by which this policy would judge a recorded call: of the host it came from, or
@@ -70,11 +70,11 @@ impl ConfigSnapshot {
         host: Option<&str>,
         policy: &Policy,
     ) -> Option<&ToolDefinition> {
-        let theirs = self.hosts.iter().filter(|known| host == Some(known.name.as_str()));
-        let theirs = theirs
+        let host_definition = self.hosts.iter().filter(|known| host == Some(known.name.as_str()));
+        let host_definition = host_definition
             .flat_map(|host| host.judged_definitions(policy))
             .find(|known| known.name().as_str() == name);
-        theirs.or_else(|| self.definition(name).filter(|_| host.is_none()))
+        host_definition.or_else(|| self.definition(name).filter(|_| host.is_none()))
     }
 
     /// Returns true if calls of the tool leave the machine. An unknown tool counts as outbound.

@@ -103,18 +103,18 @@ impl ToolExecutionLayer {
     ) -> Explanation {
         let (snapshot, mode) = (self.current.snapshot.load_full(), mode.unwrap_or_else(|| self.mode()));
         let (call, arguments) = PipelineCall::judge_only(request, &self.recorder.ledger, snapshot, mode);
-        let look = match audience {
+        let effect_policy = match audience {
             ExplanationAudience::Operator => EffectPolicy::Unrecorded,
             // An explanation for another mode must not show an agent what the current mode hides.
             ExplanationAudience::Caller if mode == self.mode() => EffectPolicy::Recorded,
             ExplanationAudience::Caller => EffectPolicy::Skip,
         };
         let same_arguments = self.current.recording.is_active().then(|| arguments.clone());
-        let (mut call, mut judged) = explain_guarded(self, call, arguments, look).await;
+        let (mut call, mut judged) = explain_guarded(self, call, arguments, effect_policy).await;
         let snapshot = judged.1.0.refusal().and_then(|refusal| self.recording_for(&call, refusal));
         if let (Some(snapshot), Some(same)) = (snapshot, same_arguments) {
             let (recorded, mut again) =
-                explain_guarded(self, call.with_recording(snapshot), same, look).await;
+                explain_guarded(self, call.with_recording(snapshot), same, effect_policy).await;
             call = recorded;
             // A call that the recording does not permit is refused as if there were none.
             if !matches!(again.1.0, ExplainedVerdict::Deny { .. }) {
@@ -140,9 +140,9 @@ async fn explain_guarded(
     layer: &ToolExecutionLayer,
     call: PipelineCall,
     arguments: Value,
-    look: EffectPolicy,
+    effect_policy: EffectPolicy,
 ) -> (PipelineCall, ExplainedCall) {
-    let judged = AssertUnwindSafe(explain_call(layer, &call, arguments, look)).catch_unwind().await;
+    let judged = AssertUnwindSafe(explain_call(layer, &call, arguments, effect_policy)).catch_unwind().await;
     let fault = || (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call))), Vec::new());
     let judged = judged.unwrap_or_else(|_| fault());
     (call, judged)
@@ -154,7 +154,7 @@ async fn explain_call(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
     arguments: Value,
-    look: EffectPolicy,
+    effect_policy: EffectPolicy,
 ) -> ExplainedCall {
     let (earlier, tool) = match look_up_admitted(layer, call, &arguments).await {
         Ok(known) => known,
@@ -173,7 +173,7 @@ async fn explain_call(
     match pipeline::check_and_judge(cx, arguments).await {
         Ok(Verdict::ApprovalRequired(question)) => {
             let notes = refused_services(tool, question.permit()).unwrap_or_else(|(_, notes)| notes);
-            (name, explain_approval(cx, &layer.throttle, question, look).await, notes)
+            (name, explain_approval(cx, &layer.throttle, question, effect_policy).await, notes)
         }
         Ok(Verdict::Permit(permit)) => match refused_services(tool, &permit) {
             Ok(notes) => (name, explain_verdict(Ok(Verdict::Permit(permit))), notes),
@@ -217,10 +217,10 @@ async fn explain_approval(
     cx: &StageContext<'_>,
     throttle: &Throttle,
     question: ApprovalRequired,
-    look: EffectPolicy,
+    effect_policy: EffectPolicy,
 ) -> (ExplainedVerdict, Vec<RuleRef>) {
     let (asked_by, mut rules) = (question.approval_rules().to_vec(), question.rules());
-    match approval_stage::forecast(cx, throttle, question, look).await {
+    match approval_stage::forecast(cx, throttle, question, effect_policy).await {
         Ok(ApprovalForecast::ApprovalRequired(refusal)) => {
             (ExplainedVerdict::Ask { refusal, asked_by }, rules)
         }

@@ -44,12 +44,12 @@ pub(crate) struct EarlierCall {
 impl ActiveKeys {
     /// Claims a key, or returns a token that is cancelled when the current holder releases it.
     fn claim(&self, key: &str) -> Result<KeyClaim, CancellationToken> {
-        let mut taken = self.lock();
-        if let Some(ended) = taken.get(key) {
+        let mut keys = self.lock();
+        if let Some(ended) = keys.get(key) {
             return Err(ended.clone());
         }
         let ended = CancellationToken::new();
-        taken.insert(key.to_owned(), ended.clone());
+        keys.insert(key.to_owned(), ended.clone());
         Ok(KeyClaim { key: key.to_owned(), keys: self.clone(), ended })
     }
 

@@ -89,8 +89,8 @@ impl CallLimits {
         call: &PipelineCall,
         length: CallLength,
     ) -> Result<Slot, Box<Refusal>> {
-        let turn = self.slots.acquire(&call.caller_key, length);
-        tokio::time::timeout(MAX_QUEUE_WAIT, turn).await.map_err(|_| {
+        let slot = self.slots.acquire(&call.caller_key, length);
+        tokio::time::timeout(MAX_QUEUE_WAIT, slot).await.map_err(|_| {
             let (taken, most) = (self.slots.in_use(), self.slots.capacity());
             let reason = if taken < most {
                 let held = self.slots.held_by(&call.caller_key);

@@ -69,12 +69,12 @@ fn not_found(snapshot: &ConfigSnapshot, name: &str) -> Refusal {
 fn malformed_name(snapshot: &ConfigSnapshot, name: &str) -> Box<Refusal> {
     let shown = shorten(name, MAX_QUOTED_CHARS);
     let known = snapshot.registry.get(name).map(|tool| tool.definition().name().to_string());
-    let meant = known.clone().or_else(|| snapshot.registry.nearest(&shown).map(str::to_owned));
-    let meant = meant.unwrap_or_else(|| shown.to_string());
+    let intended = known.clone().or_else(|| snapshot.registry.nearest(&shown).map(str::to_owned));
+    let intended = intended.unwrap_or_else(|| shown.to_string());
     let reason =
-        format!("⚠️ Invalid tool name: markup or arguments are attached to `{shown}`. Call `{meant}`");
+        format!("⚠️ Invalid tool name: markup or arguments are attached to `{shown}`. Call `{intended}`");
     let refusal = Refusal::new(&format!("{shown}…"), RefusalCode::UnknownTool, reason);
-    let hint = format!("send `{meant}` alone as the name and everything else in `arguments`");
+    let hint = format!("send `{intended}` alone as the name and everything else in `arguments`");
     let example = known.and_then(|name| {
         let tool = snapshot.registry.get(&name)?;
         snapshot.with_guard(|guard| guard.example_for(crate::config_snapshot::known_tool(tool)))

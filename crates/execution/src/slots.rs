@@ -232,13 +232,13 @@ impl FairSlots {
         if let Some(slot) = self.try_acquire(caller, length) {
             return slot;
         }
-        let turn = {
-            let (sender, turn) = oneshot::channel();
+        let granted = {
+            let (sender, granted) = oneshot::channel();
             self.state().wait_queue(length).add(caller, sender);
-            turn
+            granted
         };
         self.grant_waiting();
-        match turn.await {
+        match granted.await {
             Ok(slot) => slot,
             // Senders are dropped only with the state, which `self` keeps alive.
             Err(_) => std::future::pending().await,

@@ -84,8 +84,8 @@ impl Suspensions {
 
     fn remove(&self, id: &str) -> Option<Suspension> {
         let mut list = self.current();
-        let place = list.iter().position(|suspension| suspension.source.key.to_string() == id)?;
-        Some(list.swap_remove(place))
+        let position = list.iter().position(|suspension| suspension.source.key.to_string() == id)?;
+        Some(list.swap_remove(position))
     }
 
     fn all(&self) -> Vec<SuspendedCaller> {

@@ -95,10 +95,10 @@ impl UndoStore {
         let own = (record.saved_ms, record.key());
         let recent = self.cutoff(PROTECTED_AGE.min(self.limits.keep_for));
         let young = index.iter().filter(|(key, _)| key.0 >= recent && **key != own);
-        let taken = young.map(|(_, bytes)| bytes).sum::<u64>();
-        let fits = taken.saturating_add(record.bytes) <= self.limits.keep_bytes;
+        let used_bytes = young.map(|(_, bytes)| bytes).sum::<u64>();
+        let fits = used_bytes.saturating_add(record.bytes) <= self.limits.keep_bytes;
         if available == UndoQuota::Enforced && !fits {
-            return Err(taken);
+            return Err(used_bytes);
         }
         index.insert(own, record.bytes);
         Ok(())

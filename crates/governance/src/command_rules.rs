@@ -149,8 +149,8 @@ impl CommandRules {
                     let requirement = if *expected { "must match" } else { "must not match" };
                     let does = if found { "does" } else { "does not" };
                     let message = format!("the rule {requirement} `{line}`, and {does}");
-                    let place = Located { value: (), line: rule.rule.line, column: rule.column };
-                    inspection.error(&place, &message, Some("change `argv` or the example".to_owned()));
+                    let location = Located { value: (), line: rule.rule.line, column: rule.column };
+                    inspection.error(&location, &message, Some("change `argv` or the example".to_owned()));
                 }
             }
         }

@@ -30,7 +30,7 @@ pub(crate) fn parse_examples(
 ) -> Vec<PolicyExample> {
     let mut examples = Vec::new();
     for entry in list {
-        let place = Located { value: (), line: entry.line, column: entry.column };
+        let location = Located { value: (), line: entry.line, column: entry.column };
         let Ok(mode) = entry.mode.parse::<Mode>() else {
             let message = format!("unknown mode `{}`", entry.mode);
             inspection.error(entry, &message, Some(suggest_mode(&entry.mode)));
@@ -38,7 +38,7 @@ pub(crate) fn parse_examples(
         };
         match expand_variables(&Value::Object(entry.arguments.clone()), variables) {
             Ok(Value::Object(arguments)) => {
-                examples.push(PolicyExample { arguments, mode, expect: entry.expect, location: place });
+                examples.push(PolicyExample { arguments, mode, expect: entry.expect, location });
             }
             Ok(_) => {}
             Err(bad) => inspection.error(entry, &bad.message, bad.suggestion),

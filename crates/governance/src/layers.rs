@@ -186,11 +186,11 @@ fn separate_examples(base: &mut LayeredNode, mut user: LayeredNode) -> LayeredNo
     user
 }
 
-fn for_each_tool(root: &mut LayeredNode, mut act: impl FnMut(&str, &mut LayeredNode)) {
+fn for_each_tool(root: &mut LayeredNode, mut edit: impl FnMut(&str, &mut LayeredNode)) {
     let LayeredKind::Mapping(root) = &mut root.kind else { return };
     for (_, tools) in root.entries.iter_mut().filter(|(key, _)| key.name == "tools") {
         let LayeredKind::Mapping(tools) = &mut tools.kind else { continue };
-        tools.entries.iter_mut().for_each(|(key, entry)| act(&key.name, entry));
+        tools.entries.iter_mut().for_each(|(key, entry)| edit(&key.name, entry));
     }
 }
 

@@ -101,11 +101,11 @@ pub(crate) fn compile_rules(
     match builder.build() {
         Ok(globs) => Some(globs),
         Err(bad) => {
-            let place = written
+            let location = written
                 .first()
                 .map(|(text, _)| text.clone())
                 .unwrap_or_else(|| Located::without_position(String::new()));
-            report_pattern_error(&place, bad, inspection);
+            report_pattern_error(&location, bad, inspection);
             None
         }
     }

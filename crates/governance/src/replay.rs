@@ -140,9 +140,9 @@ impl Policy {
         let missing = names.filter(|name| listed.is_none_or(|list| list.find(name).is_none()));
         missing
             .map(|name| {
-                let act =
+                let action =
                     EditAction::Add(suggested_change::quote_yaml(&PathPattern::literal(name.as_path())));
-                PolicyEdit { file: PolicyFile::Tools, keys: keys.clone(), action: act }
+                PolicyEdit { file: PolicyFile::Tools, keys: keys.clone(), action }
             })
             .collect()
     }

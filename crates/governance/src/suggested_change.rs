@@ -114,10 +114,10 @@ pub(crate) fn for_denial(
     let tool = definition.name().as_str();
     let (asked, offered) = (held.value, held.yaml.to_owned());
     let in_tools = |key: &str, value: &str| Some(format!("tools: {{{tool}: {{{key}: {value}}}}}"));
-    let own = |key: &str, act: EditAction| {
-        Some(PolicyEdit { file: PolicyFile::Tools, keys: keys_in_tools(tool, key), action: act })
+    let own = |key: &str, action: EditAction| {
+        Some(PolicyEdit { file: PolicyFile::Tools, keys: keys_in_tools(tool, key), action })
     };
-    let here = |act: EditAction| edit_of_rule(rule, act);
+    let here = |action: EditAction| edit_of_rule(rule, action);
     let remove_item =
         || here(EditAction::Remove { line: rule.line, text: held.yaml.trim_matches('"').to_owned() });
     let change = match denial_reason.detail() {
@@ -228,7 +228,7 @@ fn add_to_list(definition: &ToolDefinition, rule: &RuleRef, held: RuleOperand<'_
         return SuggestedChange::new(rule, "add to this list", Some(held.yaml.to_owned()))
             .with_edit(edit_of_rule(rule, add));
     }
-    let (key, value, act) = match rule.id.rsplit('.').next().unwrap_or_default() {
+    let (key, value, action) = match rule.id.rsplit('.').next().unwrap_or_default() {
         // A list in the file replaces that of the definition, so it must repeat the modes of the definition.
         "allowed_modes" => {
             let known = definition.allowed_modes().iter().map(|mode| mode.to_string());
@@ -242,10 +242,10 @@ fn add_to_list(definition: &ToolDefinition, rule: &RuleRef, held: RuleOperand<'_
         Some(_) => Some(format!("{}: {value}", rule.id)),
     };
     let file = PolicyFile::of(rule).unwrap_or(PolicyFile::Tools);
-    let edit = edit_of_rule(rule, act.clone()).unwrap_or(PolicyEdit {
+    let edit = edit_of_rule(rule, action.clone()).unwrap_or(PolicyEdit {
         file: PolicyFile::Tools,
         keys: keys_in_tools(tool, key),
-        action: act,
+        action,
     });
     SuggestedChange::new(rule, format!("add to {}", file.name()), write).with_edit(Some(edit))
 }
@@ -257,7 +257,7 @@ impl PolicyFile {
 }
 
 /// Returns the edit of the key that holds a rule.
-fn edit_of_rule(rule: &RuleRef, act: EditAction) -> Option<PolicyEdit> {
+fn edit_of_rule(rule: &RuleRef, action: EditAction) -> Option<PolicyEdit> {
     let file = PolicyFile::of(rule)?;
     let keys = match file {
         PolicyFile::Tools => {
@@ -267,7 +267,7 @@ fn edit_of_rule(rule: &RuleRef, act: EditAction) -> Option<PolicyEdit> {
         PolicyFile::Modes => ["modes"].into_iter().chain(rule.id.split('.')).map(str::to_owned).collect(),
         PolicyFile::Safety => rule.id.split('.').map(str::to_owned).collect(),
     };
-    Some(PolicyEdit { file, keys, action: act })
+    Some(PolicyEdit { file, keys, action })
 }
 
 pub(crate) fn keys_in_tools(tool: &str, key: &str) -> Vec<String> {

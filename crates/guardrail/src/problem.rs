@@ -64,8 +64,8 @@ pub(crate) fn unknown_key(
     };
     let word = shorten(key, MAX_QUOTED_CHARS);
     let mut message = format!("`{}` is not an argument of {}", word.escape_debug(), definition.name());
-    if let Some(meant) = argument_names::likely_name(key, &known) {
-        message.push_str(&format!("; did you mean `{meant}`?"));
+    if let Some(intended) = argument_names::likely_name(key, &known) {
+        message.push_str(&format!("; did you mean `{intended}`?"));
     } else if !known.is_empty() {
         message.push_str(&format!("; it takes {}", list_names(&known)));
     }

@@ -140,16 +140,16 @@ async fn scan_folders<T: Send + 'static>(
     judged: T,
     scan: impl FnOnce(&T) -> Option<(String, ListingObstacle)> + Send + 'static,
 ) -> Result<(T, Option<(String, ListingObstacle)>), Box<Refusal>> {
-    let looking = async {
+    let scanned = async {
         let slot = opening_slots.acquire(&call.caller_key, CallLength::Short).await;
-        let looked = tokio::task::spawn_blocking(move || {
+        let scan_task = tokio::task::spawn_blocking(move || {
             let found = scan(&judged);
             drop(slot);
             (judged, found)
         });
-        looked.await.map_err(|_| scan_failed(call))
+        scan_task.await.map_err(|_| scan_failed(call))
     };
-    call.within_deadline(looking).await?
+    call.within_deadline(scanned).await?
 }
 
 fn first_obstacle(
@@ -157,11 +157,11 @@ fn first_obstacle(
     folders: &[String],
     shows: &ListedNames,
 ) -> Option<(String, ListingObstacle)> {
-    let looked_through = |path: &&OpenedPath| {
+    let is_scanned = |path: &&OpenedPath| {
         path.kind() == ObjectKind::Directory && folders.iter().any(|key| key == path.key())
     };
-    let mut looked = permit.paths().iter().filter(looked_through);
-    looked.find_map(|path| {
+    let mut scanned_folders = permit.paths().iter().filter(is_scanned);
+    scanned_folders.find_map(|path| {
         Some((
             escape_invisible_line(&path.as_typed().to_string_lossy()),
             obstacle_below(permit, path, shows)?,

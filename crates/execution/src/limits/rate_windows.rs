@@ -201,8 +201,8 @@ impl CallWindows {
     /// Removes the exact time of this call, so that later calls still leave the window at their own time.
     fn remove(&mut self, counted: &CountedCall) {
         let forget = |window: &mut VecDeque<Instant>| {
-            if let Some(place) = window.iter().rposition(|at| *at == counted.at) {
-                window.remove(place);
+            if let Some(position) = window.iter().rposition(|at| *at == counted.at) {
+                window.remove(position);
             }
         };
         forget(&mut self.all_calls);

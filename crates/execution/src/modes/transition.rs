@@ -187,8 +187,8 @@ impl ToolExecutionLayer {
     }
 
     async fn write_deferred_modes(&self) -> Result<(), LedgerError> {
-        let owed = self.modes.unrecorded.lock().clone();
-        for change in owed {
+        let unrecorded = self.modes.unrecorded.lock().clone();
+        for change in unrecorded {
             self.recorder.ledger.append_final(&LedgerEntry::Mode(change)).await?;
             self.modes.unrecorded.lock().remove(0);
         }

@@ -50,19 +50,19 @@ enum OpenWay {
 impl OpenWay {
     /// Returns the way that works in this process. Only the kernel decides: there is no setting.
     fn of_this_process() -> OpenWay {
-        static WAY: OnceLock<OpenWay> = OnceLock::new();
+        static METHOD: OnceLock<OpenWay> = OnceLock::new();
         #[cfg(test)]
-        if let Some(way) = as_macos::selected_way() {
-            return way;
+        if let Some(method) = as_macos::selected_way() {
+            return method;
         }
-        if let Some(way) = WAY.get() {
-            return *way;
+        if let Some(method) = METHOD.get() {
+            return *method;
         }
         match openat2(CWD, OsStr::new("/"), ResolveFlags::NO_MAGICLINKS) {
-            Ok(_) => *WAY.get_or_init(|| OpenWay::Openat2),
+            Ok(_) => *METHOD.get_or_init(|| OpenWay::Openat2),
             // The root directory can be opened, so this is about the call and not about the path. Filters of
             // container engines answer `EPERM`.
-            Err(Errno::NOSYS | Errno::PERM) => *WAY.get_or_init(|| OpenWay::ByName),
+            Err(Errno::NOSYS | Errno::PERM) => *METHOD.get_or_init(|| OpenWay::ByName),
             // Such as `EMFILE`, which the call itself will meet and report.
             Err(_) => OpenWay::Openat2,
         }

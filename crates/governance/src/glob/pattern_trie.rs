@@ -247,12 +247,12 @@ impl PatternTrie {
     /// Adds the children for `**` of the active nodes, because `**` may match no component. Removes
     /// duplicates.
     fn add_any_depth(&self, active: &mut Vec<usize>) {
-        let mut looked = 0;
-        while let Some(at) = active.get(looked).copied() {
+        let mut next_index = 0;
+        while let Some(at) = active.get(next_index).copied() {
             if let Some(deeper) = self.nodes.get(at).and_then(|node| node.any_depth) {
                 active.push(deeper);
             }
-            looked += 1;
+            next_index += 1;
         }
         if active.len() > 1 {
             active.sort_unstable();

@@ -35,8 +35,8 @@ fn check_rule(
 ) -> Option<TransitionRule> {
     let (from, to) = parse_mode_pair(key, inspection)?;
     if !is_rule_edge(from, to) {
-        let ways: Vec<&str> = rule_targets(from).map(Mode::as_str).collect();
-        let suggestion = Some(format!("from {from} a rule may lead to {}", ways.join(" or ")));
+        let targets: Vec<&str> = rule_targets(from).map(Mode::as_str).collect();
+        let suggestion = Some(format!("from {from} a rule may lead to {}", targets.join(" or ")));
         inspection.error(key, &format!("no rule may lead from {from} to {to}"), suggestion);
     }
     if needs_human_to_leave(from) && !entry.requires_human_approval {

@@ -20,13 +20,13 @@ pub(super) fn rename(definition: &ToolDefinition, arguments: &mut Arguments, cha
         .filter(|name| !arguments.contains_key(*name))
         .collect();
     let is_own = |key: &String| definition.parameters().iter().any(|parameter| parameter.name == *key);
-    let mut meant: HashMap<&str, Vec<String>> = HashMap::new();
+    let mut candidates: HashMap<&str, Vec<String>> = HashMap::new();
     for key in arguments.keys().filter(|key| !is_own(key)) {
         if let Some(name) = argument_names::unambiguous_name(key, &absent) {
-            meant.entry(name).or_default().push(key.clone());
+            candidates.entry(name).or_default().push(key.clone());
         }
     }
-    let renamed: HashMap<&String, &str> = meant
+    let renamed: HashMap<&String, &str> = candidates
         .iter()
         .filter_map(|(name, keys)| match keys.as_slice() {
             [only] => Some((only, *name)),

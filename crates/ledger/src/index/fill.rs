@@ -220,10 +220,10 @@ impl IndexBatch<'_> {
         Ok(())
     }
 
-    fn insert(&mut self, fields: &SearchFields, place: [u64; 3]) -> rusqlite::Result<()> {
+    fn insert(&mut self, fields: &SearchFields, span: [u64; 3]) -> rusqlite::Result<()> {
         let (sort, session) = (self.sort_id(fields)?, self.session_id(fields)?);
         let seq = to_signed(fields.seq);
-        let [segment, offset, length] = place.map(to_signed);
+        let [segment, offset, length] = span.map(to_signed);
         let run = |sql: &str, values: &[&dyn ToSql]| self.transaction.prepare_cached(sql)?.execute(values);
         run(
             "INSERT INTO record (seq, time, sort, session, segment, offset, length) VALUES (?,?,?,?,?,?,?)",

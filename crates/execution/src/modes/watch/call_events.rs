@@ -74,8 +74,8 @@ impl RefusedCall<'_> {
 
     /// Returns true if the machine ran out of a resource, as opposed to a fault of this call alone.
     fn is_exhaustion(&self) -> bool {
-        let ours = ["internal_fault", "open_crashed", "path_unresponsive"];
-        let of_machine = !self.detail.is_some_and(|detail| ours.contains(&detail));
+        let internal_details = ["internal_fault", "open_crashed", "path_unresponsive"];
+        let of_machine = !self.detail.is_some_and(|detail| internal_details.contains(&detail));
         self.code == RefusalCode::LedgerUnavailable
             || (self.code == RefusalCode::ResourceExhausted && of_machine)
     }

@@ -209,8 +209,8 @@ impl<T> SlidingWindow<T> {
     fn add(&mut self, at: Duration, what: T) {
         match self.0.back() {
             Some((newest, _)) if *newest > at => {
-                let place = self.0.partition_point(|(time, _)| *time <= at);
-                self.0.insert(place, (at, what));
+                let position = self.0.partition_point(|(time, _)| *time <= at);
+                self.0.insert(position, (at, what));
             }
             _ => self.0.push_back((at, what)),
         }
@@ -236,7 +236,7 @@ impl SlidingWindow<SourcedEvent> {
     /// Adds an event that counts once however often its caller repeats it: only its latest time is kept.
     fn add_distinct(&mut self, at: Duration, what: SourcedEvent) {
         let earlier = self.0.iter().position(|(_, known)| known.is_same(&what));
-        let known = earlier.and_then(|place| self.0.remove(place));
+        let known = earlier.and_then(|position| self.0.remove(position));
         self.add(known.map_or(at, |(time, _)| time.max(at)), what);
     }
 }
