@@ -93,7 +93,8 @@ enum RetentionVerdict {
     ForcedBySize,
 }
 
-/// `newest` is the time of the first record after the segment: no record of the segment is much younger.
+/// Applies the retention rules to the oldest segment. `newest` is the time of the first record after it; no
+/// record of the segment is much younger.
 fn judge_segment(
     total: u64,
     newest: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! Temporary file of a write: created under a random name, filled, given the permissions of the file it
 //! replaces, and synced.
 //!
-//! On drop, whatever has the temporary name is removed. After an exchange of names that is the old file.
+//! On drop, the file with the temporary name is removed. After an exchange of names that is the old file.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -106,7 +106,8 @@ impl<'a> TemporaryFile<'a> {
             Err(_) => AttributeCopy::WithoutAcl,
         };
         let bits = Mode::from_raw_mode(mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-        // The mode comes last: until then the file is private, and writable by us, which the attributes need.
+        // The mode comes last: until then the file is private, and this process can write it, which the
+        // attributes need.
         let has_same_readers = same_group && attribute_copy == AttributeCopy::Complete;
         rustix::fs::fchmod(&self.file, if has_same_readers { bits } else { restrict_group(bits) })
     }
@@ -145,7 +146,7 @@ impl<'a> TemporaryFile<'a> {
         self.retained.get()
     }
 
-    /// Leaves whatever has the temporary name in place on drop.
+    /// Keeps the file with the temporary name on drop.
     pub(super) fn retain(&self) {
         self.retained.set(true);
     }

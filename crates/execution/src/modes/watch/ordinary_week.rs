@@ -84,7 +84,7 @@ fn ordinary_week(rng: &mut WeekRng) -> Vec<(Duration, CountedEvent)> {
             events.push((at, CountedEvent::Ended));
             events.extend((rng.below(6) == 0).then_some((at, CountedEvent::HighRisk)));
         }
-        // The network is away for five minutes.
+        // The network is unavailable for five minutes.
         let outage = morning + rng.below(length);
         for second in (0..300).step_by(20) {
             events
@@ -161,7 +161,7 @@ fn shipped_rules_are_quiet_in_ordinary_weeks() {
     assert!(highest[0] >= 9.0 && highest[1] >= 4.0, "the weeks contain mistakes: {highest:?}");
 }
 
-/// Control for the test above: the rules do notice calls that are not ordinary.
+/// Counterpart of the test above: the rules fire on calls that are not ordinary.
 #[test]
 fn shipped_rules_notice_a_scan() {
     let environment = PolicyEnvironment {
