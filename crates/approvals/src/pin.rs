@@ -94,8 +94,8 @@ impl Pin {
     /// Verifies a PIN. Succeeds without one if no PIN is set.
     pub async fn verify(&self, entered_pin: Option<String>) -> Result<OperatorProof, PinError> {
         if self.is_set() {
-            let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
-            run_blocking(move || check(&hash, &tries, entered_pin)).await?;
+            let (hash, attempts) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
+            run_blocking(move || check(&hash, &attempts, entered_pin)).await?;
         }
         Ok(OperatorProof(()))
     }
@@ -107,10 +107,10 @@ impl Pin {
             return Err(PinError::InvalidLength);
         }
         let (file, changing) = (self.file.clone(), Arc::clone(&self.change_lock));
-        let (hash, tries) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
+        let (hash, attempts) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
         run_blocking(move || {
             let _guard = changing.lock().unwrap_or_else(PoisonError::into_inner);
-            check(&hash, &tries, entered_pin)?;
+            check(&hash, &attempts, entered_pin)?;
             let unwritten = |error: io::Error| PinError::File(format!("{}: {error}", file.display()));
             let written = write(&file, new).map_err(unwritten)?;
             *lock_hash(&hash) = Ok(written);
@@ -130,14 +130,14 @@ fn lock_hash(hash: &Mutex<PinHash>) -> MutexGuard<'_, PinHash> {
 }
 
 /// Checks a PIN. Counts as an attempt.
-fn check(hash: &Mutex<PinHash>, tries: &PinAttempts, entered_pin: Option<String>) -> Result<(), PinError> {
+fn check(hash: &Mutex<PinHash>, attempts: &PinAttempts, entered_pin: Option<String>) -> Result<(), PinError> {
     let hash = match &*lock_hash(hash) {
         Ok(None) => return Ok(()),
         Ok(Some(hash)) => hash.clone(),
         Err(why) => return Err(PinError::File(why.clone())),
     };
     let entered_pin = entered_pin.ok_or(PinError::Missing)?;
-    tries.attempt(|| is_match(&hash, &entered_pin))
+    attempts.attempt(|| is_match(&hash, &entered_pin))
 }
 
 /// Invisible characters and spaces do not count: an attacker guesses accidentally pasted text first.
