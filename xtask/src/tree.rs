@@ -32,7 +32,7 @@ impl Root {
         command
     }
 
-    /// Command for the cargo that runs this task, in this folder.
+    /// Command that runs cargo in this folder: the same cargo that runs this task.
     ///
     /// Removes the variables that cargo set for this package: build scripts watch some of them and would
     /// compile their C code again each time they change.
@@ -75,12 +75,12 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The last part of the path.
+    /// Last part of the path.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// The last part without its extension.
+    /// Last part of the path without its extension.
     pub(crate) fn stem(&self) -> &str {
         self.name().rsplit_once('.').map_or(self.name(), |(stem, _)| stem)
     }

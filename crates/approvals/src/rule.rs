@@ -1,6 +1,6 @@
-//! Standing rule: calls that need no further approval for a while. The rule says exactly what was displayed
-//! when it was created. Every input of the decision is part of it: a call that differs in any of them needs
-//! approval.
+//! Standing rule: calls that need no further approval for a limited time. The rule contains exactly what was
+//! displayed when it was created. Every input of the decision is part of it: a call that differs in any of
+//! them needs approval.
 
 mod command;
 

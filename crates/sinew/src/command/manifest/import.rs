@@ -92,7 +92,7 @@ fn list_tools(context: &CommandContext, options: &ImportOptions<'_>) -> Result<V
     found.ok_or_else(|| {
         let hint = result.metadata.failure.as_ref().and_then(|failure| failure.hint.clone());
         let error =
-            CommandError::failed(result.error.clone().unwrap_or_else(|| "it has no tools".to_owned()));
+            CommandError::failed(result.error.clone().unwrap_or_else(|| "the server has no tools".to_owned()));
         // Shown last, because the output of the server may be long.
         let offline = (!options.network).then(|| {
             "the server had no network; if it needs one to start, add `--network` before `--`".to_owned()
@@ -166,8 +166,8 @@ impl ImportPosition {
         }
     }
 
-    /// Returns true if a member stays. Governance judges a `format` of an argument and of its items; elsewhere it
-    /// has no effect. Keywords of Sinew are the operator's, not the server's.
+    /// Returns true if a member stays. Governance judges a `format` of an argument and of its items;
+    /// elsewhere it has no effect. Only the operator sets keywords of Sinew, not the server.
     fn keeps(self, key: &str) -> bool {
         match self {
             ImportPosition::Names => true,
