@@ -39,13 +39,13 @@ impl Root {
     pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let mut command = self.command(&cargo, arguments);
-        let ours = |name: &str| {
+        let is_from_cargo = |name: &str| {
             ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
                 .iter()
                 .any(|start| name.starts_with(start))
                 || ["CARGO_PRIMARY_PACKAGE", "OUT_DIR"].contains(&name)
         };
-        for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+        for (name, _) in std::env::vars().filter(|(name, _)| is_from_cargo(name)) {
             command.env_remove(name);
         }
         command

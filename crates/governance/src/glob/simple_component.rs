@@ -56,8 +56,8 @@ impl ComponentForm {
 /// expanded.
 pub(crate) fn brace_alternatives(part: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = part.split_once('{') else { return Some(vec![part.to_owned()]) };
-    let (among, after) = rest.split_once('}')?;
-    Some(among.split(',').map(|text| format!("{before}{text}{after}")).collect())
+    let (alternatives, after) = rest.split_once('}')?;
+    Some(alternatives.split(',').map(|text| format!("{before}{text}{after}")).collect())
 }
 
 /// Returns true if a text has no wildcards. The replacement character is excluded, because it stands for

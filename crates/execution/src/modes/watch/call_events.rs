@@ -122,7 +122,7 @@ pub(crate) fn failure_events(kind: FailureKind, effect: EffectId) -> impl Iterat
         FaultParty::Tool | FaultParty::Network | FaultParty::Machine => CountedEvent::Failed,
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(CountedEvent::Exhaustion);
-    let closed = (kind == FailureKind::Denied).then_some(CountedEvent::Violation(effect));
+    let violation = (kind == FailureKind::Denied).then_some(CountedEvent::Violation(effect));
     [Some(end), exhausted, closed].into_iter().flatten()
 }
 

@@ -91,8 +91,9 @@ fn list_tools(context: &CommandContext, options: &ImportOptions<'_>) -> Result<V
     let found = pins.read_all().map_err(|error| failed(&error))?.remove(options.name);
     found.ok_or_else(|| {
         let hint = result.metadata.failure.as_ref().and_then(|failure| failure.hint.clone());
-        let error =
-            CommandError::failed(result.error.clone().unwrap_or_else(|| "the server has no tools".to_owned()));
+        let error = CommandError::failed(
+            result.error.clone().unwrap_or_else(|| "the server has no tools".to_owned()),
+        );
         // Shown last, because the output of the server may be long.
         let offline = (!options.network).then(|| {
             "the server had no network; if it needs one to start, add `--network` before `--`".to_owned()
