@@ -123,7 +123,7 @@ pub(crate) fn failure_events(kind: FailureKind, effect: EffectId) -> impl Iterat
     };
     let exhausted = (kind == FailureKind::ResourceExhausted).then_some(CountedEvent::Exhaustion);
     let violation = (kind == FailureKind::Denied).then_some(CountedEvent::Violation(effect));
-    [Some(end), exhausted, closed].into_iter().flatten()
+    [Some(end), exhausted, violation].into_iter().flatten()
 }
 
 /// Events that the end of a started call counts as.
