@@ -87,7 +87,8 @@ pub(crate) fn recover(
             found.last = Some((segment, scan.end));
             break;
         }
-        // The segment contains no record: a start or a rotation died before its first line was complete.
+        // The segment contains no record: the process ended during a start or a rotation, before the first
+        // line was complete.
         if remains == TrailingBytesPolicy::Remove {
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
@@ -146,7 +147,8 @@ impl SegmentScan {
     }
 }
 
-/// `excused_from`: first sequence number from which a bad line counts as lost in a power failure.
+/// Scans one segment. From the sequence number `excused_from` on, a bad line counts as lost in a power
+/// failure.
 fn scan_segment(
     segment: &Segment,
     key: &LedgerKey,
