@@ -21,7 +21,7 @@ use tool::{CallId, Caller, CallerEndpoint, Mode, RiskLevel, RuleRef, TraceContex
 /// Limit for a start, which reads one segment regardless of the size of the ledger.
 const LONGEST_START: Duration = Duration::from_secs(1);
 /// Limit for a query over a million records, including the first time it runs.
-const LONGEST_ANSWER: Duration = Duration::from_millis(100);
+const LONGEST_QUERY: Duration = Duration::from_millis(100);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     runtime.block_on(write(&folder, records))?;
     start(&folder)?;
     rebuild(&folder)?;
-    ask(&folder)?;
+    query_all(&folder)?;
     let begun = Instant::now();
     let report = ledger::verify(&folder, &LedgerOptions::default())?;
     println!("verify of {} records, {} MB: {:?}", report.records, report.bytes >> 20, begun.elapsed());
@@ -273,7 +273,7 @@ fn measured_queries(reader: &ledger::LedgerReader) -> Result<Vec<(&'static str, 
     ])
 }
 
-fn ask(folder: &Path) -> Result<()> {
+fn query_all(folder: &Path) -> Result<()> {
     let reader = ledger::LedgerReader::new(folder);
     let mut slowest = (Duration::ZERO, "");
     for (name, filter) in measured_queries(&reader)? {
@@ -294,7 +294,7 @@ fn ask(folder: &Path) -> Result<()> {
     }
     let (took, name) = slowest;
     println!("the slowest answer took {took:?}: {name}");
-    within(LONGEST_ANSWER, took, name)
+    within(LONGEST_QUERY, took, name)
 }
 
 fn within(longest: Duration, took: Duration, what: &str) -> Result<()> {

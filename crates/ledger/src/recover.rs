@@ -54,10 +54,10 @@ pub(crate) fn recover(
     key: &LedgerKey,
     anchors: &[Result<Anchor, AnchorFlaw>],
     boot: &str,
-    remains: TrailingBytesPolicy,
+    policy: TrailingBytesPolicy,
 ) -> Result<RecoveredState, LedgerError> {
-    let good: Vec<&Anchor> = anchors.iter().flatten().collect();
-    let excused_from = first_unsynced(&good, boot);
+    let valid_anchors: Vec<&Anchor> = anchors.iter().flatten().collect();
+    let excused_from = first_unsynced(&valid_anchors, boot);
     // The first anchor is written with every record; the second one follows it.
     let first = anchors.first().and_then(|first| first.as_ref().ok());
     let mut found = RecoveredState {
@@ -70,12 +70,12 @@ pub(crate) fn recover(
         writer: first.map(|anchor| anchor.writer),
         unrecorded_reads: first.map_or(0, |anchor| anchor.deferred),
     };
-    let mut segments = list_segments(folder, remains)?;
+    let mut segments = list_segments(folder, policy)?;
     while let Some(segment) = segments.pop() {
-        let scan = scan_segment(&segment, key, &good, excused_from)
+        let scan = scan_segment(&segment, key, &valid_anchors, excused_from)
             .map_err(LedgerError::io("read", &segment.path))?;
-        if remains == TrailingBytesPolicy::Remove {
-            let torn = take_off(folder, &segment, scan.end, scan.rest);
+        if policy == TrailingBytesPolicy::Remove {
+            let torn = remove_trailing_bytes(folder, &segment, scan.end, scan.rest);
             found.torn.extend(
                 torn.map_err(LedgerError::io("remove the bytes after the last record of", &segment.path))?,
             );
@@ -89,22 +89,19 @@ pub(crate) fn recover(
         }
         // The segment contains no record: the process ended during a start or a rotation, before the first
         // line was complete.
-        if remains == TrailingBytesPolicy::Remove {
+        if policy == TrailingBytesPolicy::Remove {
             fs::remove_file(&segment.path).map_err(LedgerError::io("remove", &segment.path))?;
         }
     }
-    found.missing = missing_records(found.chain.head(), &good, boot);
+    found.missing = missing_records(found.chain.head(), &valid_anchors, boot);
     found.damage.extend(anchor_damage(anchors, found.chain.head()));
     Ok(found)
 }
 
 /// Lists the segments. A folder that does not exist has none; a writer has created it before.
-pub(crate) fn list_segments(
-    folder: &Path,
-    remains: TrailingBytesPolicy,
-) -> Result<Vec<Segment>, LedgerError> {
-    let is_there = || folder.try_exists().map_err(LedgerError::io("look for", folder));
-    if remains == TrailingBytesPolicy::Keep && !is_there()? {
+pub(crate) fn list_segments(folder: &Path, policy: TrailingBytesPolicy) -> Result<Vec<Segment>, LedgerError> {
+    let folder_exists = || folder.try_exists().map_err(LedgerError::io("look for", folder));
+    if policy == TrailingBytesPolicy::Keep && !folder_exists()? {
         return Ok(Vec::new());
     }
     segment::list(folder)
@@ -197,7 +194,12 @@ fn scan_segment(
 }
 
 /// Truncates the segment to `end`, the end of its last record.
-fn take_off(folder: &Path, segment: &Segment, end: u64, rest: Rest) -> io::Result<Option<TornBytes>> {
+fn remove_trailing_bytes(
+    folder: &Path,
+    segment: &Segment,
+    end: u64,
+    rest: Rest,
+) -> io::Result<Option<TornBytes>> {
     if rest == Rest::Nothing {
         return Ok(None);
     }

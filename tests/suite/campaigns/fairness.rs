@@ -15,7 +15,7 @@ const GOOD: usize = 10;
 /// Calls of each good caller against one method.
 const CALLS: usize = if cfg!(debug_assertions) { 20 } else { 60 };
 /// Times below this are the scheduler's and not the hostile caller's.
-const FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 7 });
+const MIN_LATENCY: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 7 });
 /// Measurements of one attack before it counts as an exception.
 const TRIES: u32 = 3;
 /// Bytes that one hostile caller may add to the ledger in a second.
@@ -182,7 +182,7 @@ fn measure(daemon: &Daemon, attacked: &(&str, Value)) -> f64 {
     let (seconds, grown) = (began.elapsed().as_secs() + 1, ledger_bytes(daemon.home()) - before);
     assert!(grown / seconds < LEDGER_BYTES_PER_SECOND, "{name}: {grown} bytes in {seconds} s");
     println!("{name}: p99 {idle:?} alone, {busy:?} beside {counted}, ledger {grown} bytes in {seconds} s");
-    busy.max(FLOOR).as_secs_f64() / idle.max(FLOOR).as_secs_f64()
+    busy.max(MIN_LATENCY).as_secs_f64() / idle.max(MIN_LATENCY).as_secs_f64()
 }
 
 #[test]

@@ -17,7 +17,7 @@ const LONGEST_REFUSAL: Duration = Duration::from_secs(1);
 /// Requests that the looping caller keeps open.
 const WINDOW: usize = 32;
 /// Times below this are the scheduler's.
-const FLOOR: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
+const MIN_LATENCY: Duration = Duration::from_millis(if cfg!(debug_assertions) { 20 } else { 5 });
 
 /// Size of the crowd and duration of the load.
 struct CrowdProfile {
@@ -168,7 +168,7 @@ fn refused_calls_and_neighbours_of_a_loop_do_not_wait() {
     let (refused, done) = (crowd.refused.len(), crowd.done.len());
     let longest_refusal = share(&mut crowd.refused, 1000);
     let [alone, disturbed] = [share(&mut quiet, 990), share(&mut beside, 990)];
-    let factor = disturbed.max(FLOOR).as_secs_f64() / alone.max(FLOOR).as_secs_f64();
+    let factor = disturbed.max(MIN_LATENCY).as_secs_f64() / alone.max(MIN_LATENCY).as_secs_f64();
     let notes = format!(
         "{} connections, {done} calls done, {refused} refused; longest refusal {longest_refusal:.0?}; p99 of another caller \
          {alone:.1?} alone, {disturbed:.1?} beside a loop of {looped} calls: {factor:.2} times",
@@ -182,7 +182,10 @@ fn refused_calls_and_neighbours_of_a_loop_do_not_wait() {
     }
     // A refusal is sent like any other reply, without a delay.
     let [refused_median, done_median] = [share(&mut crowd.refused, 500), share(&mut crowd.done, 500)];
-    assert!(refused_median <= done_median.max(FLOOR) * 3, "{refused_median:?} and {done_median:?}: {notes}");
+    assert!(
+        refused_median <= done_median.max(MIN_LATENCY) * 3,
+        "{refused_median:?} and {done_median:?}: {notes}"
+    );
     let seconds = profile.phase.as_secs() * u64::from(profile.phases);
     campaign.finish(seconds, &notes);
 }

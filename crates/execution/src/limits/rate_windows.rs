@@ -301,13 +301,13 @@ mod tests {
         const LIMIT: u32 = 10;
         let (tool, start) = (ToolName::new("out").unwrap(), Instant::now());
         let mut windows = RateWindows::default();
-        let (mut dice, mut at, mut admitted) = (ScheduleRng::from_seed(1), Duration::ZERO, Vec::new());
+        let (mut rng, mut at, mut admitted) = (ScheduleRng::from_seed(1), Duration::ZERO, Vec::new());
         for _ in 0..20_000 {
             // Bursts, pauses, and arrivals within nanoseconds of the end of a window.
-            at += match dice.next_below(8) {
-                0..5 => Duration::from_nanos(dice.next_below(3) as u64),
-                5 => Duration::from_secs(dice.next_below(600) as u64),
-                6 => HOUR - Duration::from_nanos(1 + dice.next_below(2) as u64),
+            at += match rng.next_below(8) {
+                0..5 => Duration::from_nanos(rng.next_below(3) as u64),
+                5 => Duration::from_secs(rng.next_below(600) as u64),
+                6 => HOUR - Duration::from_nanos(1 + rng.next_below(2) as u64),
                 _ => HOUR / 2,
             };
             if windows.counts(&CALLER, &tool, start + at).tool_last_hour < LIMIT {

@@ -32,10 +32,12 @@ pub(crate) fn run(
 ) -> ! {
     let prepared = prepare(tier, terminals, group);
     let problem = match setup.receive_request(tier) {
-        Ok(Some(Ok(order))) => match prepared.and_then(|rules| build(&order.spec, terminals, rules, group)) {
-            Ok(program) => program_start::exec(&order.spec, &program, &order.stdio),
-            Err(problem) => problem,
-        },
+        Ok(Some(Ok(request))) => {
+            match prepared.and_then(|rules| build(&request.spec, terminals, rules, group)) {
+                Ok(program) => program_start::exec(&request.spec, &program, &request.stdio),
+                Err(problem) => problem,
+            }
+        }
         Ok(Some(Err(problem))) => problem,
         Ok(None) | Err(_) => raw_syscalls::exit(0),
     };

@@ -72,9 +72,9 @@ pub(crate) struct LedgerFile {
 }
 
 pub(super) fn check_ledger(document: &Document, file: &LedgerFile) -> Result<LedgerSettings, DocumentError> {
-    let usual = LedgerSettings::default();
+    let defaults = LedgerSettings::default();
     let keep_bytes = check_bounds(document, "keep_bytes", &file.keep_bytes, 16 * MIB, 1024 * 1024 * MIB)?;
-    let keep_bytes = keep_bytes.unwrap_or(usual.keep_bytes);
+    let keep_bytes = keep_bytes.unwrap_or(defaults.keep_bytes);
     let keep_days = check_bounds(document, "keep_days", &file.keep_days, 1, 36_500)?;
     let keep_for = keep_days.map(|days| Duration::from_secs(days * DAY));
     let longest = keep_days.unwrap_or(36_500);
@@ -85,8 +85,8 @@ pub(super) fn check_ledger(document: &Document, file: &LedgerFile) -> Result<Led
         keep_bytes,
         max_age: keep_for,
         keep_at_least: at_least
-            .unwrap_or(keep_for.map_or(usual.keep_at_least, |keep| keep.min(usual.keep_at_least))),
-        max_bytes: max_bytes.unwrap_or(usual.max_bytes.max(keep_bytes)),
+            .unwrap_or(keep_for.map_or(defaults.keep_at_least, |keep| keep.min(defaults.keep_at_least))),
+        max_bytes: max_bytes.unwrap_or(defaults.max_bytes.max(keep_bytes)),
         when_unavailable: file.when_unavailable,
     })
 }
@@ -119,11 +119,11 @@ pub(crate) struct UndoFile {
 }
 
 pub(super) fn check_undo(document: &Document, file: &UndoFile) -> Result<UndoSettings, DocumentError> {
-    let usual = UndoSettings::default();
+    let defaults = UndoSettings::default();
     let keep_bytes = check_bounds(document, "keep_bytes", &file.keep_bytes, 0, 1 << 40)?;
     let keep_days = check_bounds(document, "keep_days", &file.keep_days, 1, 36_500)?;
     Ok(UndoSettings {
-        keep_bytes: keep_bytes.unwrap_or(usual.keep_bytes),
-        max_age: keep_days.map_or(usual.max_age, |days| Duration::from_secs(days * DAY)),
+        keep_bytes: keep_bytes.unwrap_or(defaults.keep_bytes),
+        max_age: keep_days.map_or(defaults.max_age, |days| Duration::from_secs(days * DAY)),
     })
 }

@@ -147,10 +147,10 @@ const URLS: [UrlCase; 17] = [
 const WORKSPACES: [&[(&str, bool)]; 4] =
     [&[("/m/ws", true)], &[("/m/ro", false), ("/m/ws", true)], &[], &[("/m/ws", false), ("/m/ws/sub", true)]];
 
-pub(super) fn random_plan(dice: &mut PlanRng) -> PolicyPlan {
-    let mode = |dice: &mut PlanRng| ModePlan {
-        allows_no_tasks: dice.one_in(30),
-        categories: dice.maybe(4, |dice| dice.subset(&CATEGORIES, 7)).unwrap_or_default(),
+pub(super) fn random_plan(rng: &mut PlanRng) -> PolicyPlan {
+    let mode = |rng: &mut PlanRng| ModePlan {
+        allows_no_tasks: rng.one_in(30),
+        categories: rng.maybe(4, |rng| rng.subset(&CATEGORIES, 7)).unwrap_or_default(),
         approvals: {
             let words = [
                 "high_risk_tools",
@@ -160,104 +160,104 @@ pub(super) fn random_plan(dice: &mut PlanRng) -> PolicyPlan {
                 "read_only",
                 "write_file",
             ];
-            dice.maybe(3, |dice| dice.subset(&words, 3)).unwrap_or_default()
+            rng.maybe(3, |rng| rng.subset(&words, 3)).unwrap_or_default()
         },
-        per_minute: dice.maybe(6, |dice| dice.below(5) as u32),
-        outbound_per_hour: if dice.one_in(3) { dice.below(5) as u32 } else { 9 },
+        per_minute: rng.maybe(6, |rng| rng.below(5) as u32),
+        outbound_per_hour: if rng.one_in(3) { rng.below(5) as u32 } else { 9 },
     };
     let of_category =
-        |dice: &mut PlanRng, name| (name, dice.maybe(3, |dice| 1 + dice.below(3) as u8), some_modes(dice, 2));
-    let approval = |dice: &mut PlanRng| {
-        let risk = dice.maybe(2, |dice| 1 + dice.below(3) as u8);
-        let category = dice.maybe(2, |dice| dice.pick(&CATEGORIES));
+        |rng: &mut PlanRng, name| (name, rng.maybe(3, |rng| 1 + rng.below(3) as u8), some_modes(rng, 2));
+    let approval = |rng: &mut PlanRng| {
+        let risk = rng.maybe(2, |rng| 1 + rng.below(3) as u8);
+        let category = rng.maybe(2, |rng| rng.pick(&CATEGORIES));
         // A rule must have a risk level or a category.
         let risk = risk.or(if category.is_none() { Some(3) } else { None });
-        (risk, category, some_modes(dice, 3))
+        (risk, category, some_modes(rng, 3))
     };
     PolicyPlan {
-        folds_case: dice.one_in(2),
-        modes: (0..5).map(|_| mode(dice)).collect(),
-        categories: dice.subset(&CATEGORIES, 3).into_iter().map(|name| of_category(dice, name)).collect(),
-        approvals: (0..dice.below(3)).map(|_| approval(dice)).collect(),
-        tools: random_entries(dice),
-        allowed_domains: if dice.one_in(3) { dice.subset(&HOSTS, 4) } else { vec!["*"] },
-        blocked_domains: dice.maybe(2, |dice| dice.subset(&HOSTS[1..], 2)).unwrap_or_default(),
-        allows_private: dice.one_in(3),
-        approval_for_hosts: dice.one_in(5),
+        folds_case: rng.one_in(2),
+        modes: (0..5).map(|_| mode(rng)).collect(),
+        categories: rng.subset(&CATEGORIES, 3).into_iter().map(|name| of_category(rng, name)).collect(),
+        approvals: (0..rng.below(3)).map(|_| approval(rng)).collect(),
+        tools: random_entries(rng),
+        allowed_domains: if rng.one_in(3) { rng.subset(&HOSTS, 4) } else { vec!["*"] },
+        blocked_domains: rng.maybe(2, |rng| rng.subset(&HOSTS[1..], 2)).unwrap_or_default(),
+        allows_private: rng.one_in(3),
+        approval_for_hosts: rng.one_in(5),
     }
 }
 
-fn random_entries(dice: &mut PlanRng) -> Vec<(&'static str, ToolPlan)> {
+fn random_entries(rng: &mut PlanRng) -> Vec<(&'static str, ToolPlan)> {
     let mut entries = Vec::new();
     for tool in &TOOLS {
-        if !dice.one_in(4) {
-            entries.push((tool.name, random_entry(dice, tool)));
+        if !rng.one_in(4) {
+            entries.push((tool.name, random_entry(rng, tool)));
         }
     }
     entries
 }
 
-fn some_modes(dice: &mut PlanRng, in_ten: usize) -> Vec<Mode> {
-    dice.subset(&Mode::ALL, in_ten)
+fn some_modes(rng: &mut PlanRng, in_ten: usize) -> Vec<Mode> {
+    rng.subset(&Mode::ALL, in_ten)
 }
 
-fn random_entry(dice: &mut PlanRng, tool: &model::ToolTraits) -> ToolPlan {
+fn random_entry(rng: &mut PlanRng, tool: &model::ToolTraits) -> ToolPlan {
     // Rules about commands and hosts apply to few tools, so the other tools get them rarely.
     let odd = |fits: bool| if fits { 2 } else { 60 };
     ToolPlan {
-        category: dice.maybe(5, |dice| dice.pick(&CATEGORIES)),
-        allowed: dice.maybe(3, |dice| some_modes(dice, 8)),
-        approval: dice.maybe(3, |dice| some_modes(dice, 3)).unwrap_or_default(),
-        forbidden: dice.maybe(4, |dice| some_modes(dice, 3)).unwrap_or_default(),
-        allowed_paths: dice.maybe(3, |dice| dice.subset(&PATTERNS, 3)),
-        forbidden_paths: dice.subset(&PATTERNS[..10], 1),
-        unattended: dice.maybe(4, |dice| dice.subset(&PATTERNS, 4)).unwrap_or_default(),
-        max_mb: dice.maybe(3, |dice| dice.below(2) as u32),
-        requires_approval: dice.one_in(12),
-        sandbox: dice.one_in(25),
-        per_hour: dice.maybe(6, |dice| dice.below(5) as u32),
-        allows_hard_links: dice.one_in(3),
-        allowed_commands: dice.maybe(odd(tool.takes_commands), |dice| dice.subset(&COMMANDS, 4)),
-        forbidden_commands: if dice.one_in(odd(tool.takes_commands)) {
-            dice.subset(&FORBIDDEN_COMMANDS, 3)
+        category: rng.maybe(5, |rng| rng.pick(&CATEGORIES)),
+        allowed: rng.maybe(3, |rng| some_modes(rng, 8)),
+        approval: rng.maybe(3, |rng| some_modes(rng, 3)).unwrap_or_default(),
+        forbidden: rng.maybe(4, |rng| some_modes(rng, 3)).unwrap_or_default(),
+        allowed_paths: rng.maybe(3, |rng| rng.subset(&PATTERNS, 3)),
+        forbidden_paths: rng.subset(&PATTERNS[..10], 1),
+        unattended: rng.maybe(4, |rng| rng.subset(&PATTERNS, 4)).unwrap_or_default(),
+        max_mb: rng.maybe(3, |rng| rng.below(2) as u32),
+        requires_approval: rng.one_in(12),
+        sandbox: rng.one_in(25),
+        per_hour: rng.maybe(6, |rng| rng.below(5) as u32),
+        allows_hard_links: rng.one_in(3),
+        allowed_commands: rng.maybe(odd(tool.takes_commands), |rng| rng.subset(&COMMANDS, 4)),
+        forbidden_commands: if rng.one_in(odd(tool.takes_commands)) {
+            rng.subset(&FORBIDDEN_COMMANDS, 3)
         } else {
             Vec::new()
         },
-        domains: dice.maybe(odd(tool.is_outbound), |dice| dice.subset(&HOSTS, 4)),
-        shadow: dice.one_in(15),
+        domains: rng.maybe(odd(tool.is_outbound), |rng| rng.subset(&HOSTS, 4)),
+        shadow: rng.one_in(15),
     }
 }
 
-pub(super) fn random_call(dice: &mut PlanRng) -> CallPlan {
-    let tool = if dice.one_in(30) { 6 } else { dice.below(6) };
-    let workspaces = dice.pick(&WORKSPACES);
-    let path = |dice: &mut PlanRng, writes: bool| {
-        let leads_to = if dice.one_in(2) { dice.pick(&NAMES[..5]) } else { dice.pick(&NAMES) };
+pub(super) fn random_call(rng: &mut PlanRng) -> CallPlan {
+    let tool = if rng.one_in(30) { 6 } else { rng.below(6) };
+    let workspaces = rng.pick(&WORKSPACES);
+    let path = |rng: &mut PlanRng, writes: bool| {
+        let leads_to = if rng.one_in(2) { rng.pick(&NAMES[..5]) } else { rng.pick(&NAMES) };
         // Usually a name is its own target; with a link it is not.
-        let typed = if dice.one_in(3) { dice.pick(&TYPED) } else { leads_to };
-        let leads_to = if typed == leads_to || dice.one_in(2) { leads_to } else { "/m/ws/a.txt" };
+        let typed = if rng.one_in(3) { rng.pick(&TYPED) } else { leads_to };
+        let leads_to = if typed == leads_to || rng.one_in(2) { leads_to } else { "/m/ws/a.txt" };
         let file =
-            dice.maybe(2, |dice| ([5, 1 << 20, (1 << 20) + 1][dice.below(3)], 1 + u64::from(dice.one_in(4))));
-        let other_name = dice.maybe(2, |dice| dice.pick(&NAMES));
+            rng.maybe(2, |rng| ([5, 1 << 20, (1 << 20) + 1][rng.below(3)], 1 + u64::from(rng.one_in(4))));
+        let other_name = rng.maybe(2, |rng| rng.pick(&NAMES));
         // Folders can be missing only above a file that does not exist and is to be written.
-        let missing = if writes && file.is_none() && dice.one_in(2) { 1 + dice.below(2) } else { 0 };
+        let missing = if writes && file.is_none() && rng.one_in(2) { 1 + rng.below(2) } else { 0 };
         PathPlan { typed, target: leads_to, writes, file, other_name, missing_folders: missing }
     };
     let paths = match TOOLS[tool].name {
-        "read_file" => vec![path(dice, false)],
-        "read_many" => (0..dice.below(4)).map(|_| path(dice, false)).collect(),
-        "write_file" => vec![path(dice, true)],
-        "copy_file" => vec![path(dice, false), path(dice, true)],
+        "read_file" => vec![path(rng, false)],
+        "read_many" => (0..rng.below(4)).map(|_| path(rng, false)).collect(),
+        "write_file" => vec![path(rng, true)],
+        "copy_file" => vec![path(rng, false), path(rng, true)],
         _ => Vec::new(),
     };
     let is = |name: &str| TOOLS[tool].name == name;
     CallPlan {
         tool,
         paths,
-        content: is("write_file").then(|| [0, 1 << 20, (1 << 20) + 1][dice.below(3)]),
-        words: if is("run") { dice.maybe(2, |dice| dice.pick(&WORDS)) } else { None },
-        line: if is("run") { dice.maybe(2, |dice| dice.pick(&LINES)) } else { None },
-        url: if is("fetch") { dice.maybe(1, |dice| dice.pick(&URLS)) } else { None },
+        content: is("write_file").then(|| [0, 1 << 20, (1 << 20) + 1][rng.below(3)]),
+        words: if is("run") { rng.maybe(2, |rng| rng.pick(&WORDS)) } else { None },
+        line: if is("run") { rng.maybe(2, |rng| rng.pick(&LINES)) } else { None },
+        url: if is("fetch") { rng.maybe(1, |rng| rng.pick(&URLS)) } else { None },
         workspaces,
     }
 }
