@@ -40,12 +40,16 @@ pub(crate) struct SituationFacts {
 }
 
 impl SituationFacts {
-    pub(crate) fn new(policy: &Policy, situation: &Situation<'_>, would_deny: Option<Box<Refusal>>) -> Self {
+    pub(crate) fn new(
+        policy: &Policy,
+        situation: &Situation<'_>,
+        shadow_denial: Option<Box<Refusal>>,
+    ) -> Self {
         SituationFacts {
             mode: situation.mode,
             counts: situation.counts,
             policy_hash: policy.shared_hash(),
-            shadow_denial: would_deny,
+            shadow_denial,
             is_recording: policy.is_recording,
         }
     }

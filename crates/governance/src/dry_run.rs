@@ -70,7 +70,7 @@ pub(crate) fn dry_run_result(
     judged: Result<PermitDecision, crate::denial_reason::DenialReason>,
     mut notes: TraceRecorder<'_>,
 ) -> DryRunResult {
-    let (verdict, refusal, asked_by) = match judged {
+    let (verdict, refusal, approval_rules) = match judged {
         Err(denial_reason) => {
             notes.record_denied(effective_policy.definition, &denial_reason);
             let tool = effective_policy.definition.name().as_str();
@@ -79,7 +79,7 @@ pub(crate) fn dry_run_result(
         Ok(decision) if decision.approval_rules.is_empty() => (VerdictKind::Allow, None, Vec::new()),
         Ok(decision) => (VerdictKind::Ask, None, decision.approval_rules),
     };
-    DryRunResult { verdict, refusal, approval_rules: asked_by, trace: RuleTrace::disabled() }
+    DryRunResult { verdict, refusal, approval_rules, trace: RuleTrace::disabled() }
 }
 
 impl DryRunResult {

@@ -46,9 +46,10 @@ pub fn precheck_traced(
             Ok(Prechecked::new(call, named, effective_policy.guard(situation), timeout))
         }
         Err(reason) => {
-            let seen = SituationFacts::new(policy, situation, None);
-            let facts = seen.unopened_facts(&definition, call.arguments(), situation.workspaces);
-            Err(build_denial(&effective_policy, reason, notes).with_facts(seen.limit_for_denial(facts)))
+            let situation_facts = SituationFacts::new(policy, situation, None);
+            let facts = situation_facts.unopened_facts(&definition, call.arguments(), situation.workspaces);
+            Err(build_denial(&effective_policy, reason, notes)
+                .with_facts(situation_facts.limit_for_denial(facts)))
         }
     }
 }
@@ -79,23 +80,23 @@ pub fn judge_traced(
     let mut notes = TraceRecorder::new(trace);
     match decide(&effective_policy, situation, &facts, &mut notes) {
         Err(reason) => {
-            let seen = SituationFacts::new(policy, situation, None);
-            let facts = seen.limit_for_denial(seen.opened_facts(&opened));
+            let situation_facts = SituationFacts::new(policy, situation, None);
+            let facts = situation_facts.limit_for_denial(situation_facts.opened_facts(&opened));
             Verdict::Denial(build_denial(&effective_policy, reason, notes).with_facts(facts))
         }
-        Ok(PermitDecision { approval_rules: asked_by, shadow_denial: would_deny }) => {
+        Ok(PermitDecision { approval_rules, shadow_denial }) => {
             let tool = definition.name().as_str();
-            let would_deny = would_deny.map(|reason| reason.into_refusal(tool));
-            let seen = SituationFacts::new(policy, situation, would_deny);
+            let shadow_denial = shadow_denial.map(|reason| reason.into_refusal(tool));
+            let situation_facts = SituationFacts::new(policy, situation, shadow_denial);
             let own = effective_policy.limits(situation, &named.external_targets);
             let limits = match effective_policy.stricter() {
                 Some(stricter) => own.intersection(stricter.limits(situation, &named.external_targets)),
                 None => own,
             };
-            let permit = Permit::new(opened, notes.passed_rules, limits, seen);
-            match asked_by.is_empty() {
+            let permit = Permit::new(opened, notes.passed_rules, limits, situation_facts);
+            match approval_rules.is_empty() {
                 true => Verdict::Permit(permit),
-                false => Verdict::ApprovalRequired(ApprovalRequired::new(permit, asked_by)),
+                false => Verdict::ApprovalRequired(ApprovalRequired::new(permit, approval_rules)),
             }
         }
     }

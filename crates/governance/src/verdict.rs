@@ -265,8 +265,8 @@ pub struct ApprovalRequired {
 }
 
 impl ApprovalRequired {
-    pub(crate) fn new(permit: Permit, asked_by: Vec<RuleRef>) -> Self {
-        ApprovalRequired { permit, approval_rules: asked_by }
+    pub(crate) fn new(permit: Permit, approval_rules: Vec<RuleRef>) -> Self {
+        ApprovalRequired { permit, approval_rules }
     }
 
     /// Returns the call.

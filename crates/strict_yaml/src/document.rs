@@ -21,11 +21,12 @@ pub const MAX_DOCUMENT_BYTES: u64 = 1024 * 1024;
 pub struct Document {
     name: Arc<str>,
     text: Arc<str>,
-    /// Places the values were written at, by line and column, if this text was rendered from other documents.
+    /// Positions at which the values were written, by line and column, if this text was rendered from other
+    /// documents.
     origins: Option<Arc<BTreeMap<(u64, u64), Origin>>>,
 }
 
-/// Place at which a value was written.
+/// Position at which a value was written.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Document.
@@ -37,7 +38,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Creates an error at this place.
+    /// Creates an error at this position.
     pub fn error(&self, message: &str) -> DocumentError {
         self.document.error_at(self.line, self.column, message)
     }
@@ -58,7 +59,7 @@ impl Document {
         Self::read_from(path, file)
     }
 
-    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link is something.
+    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link counts as present.
     pub fn read_trusted_if_present(path: &Path) -> Result<Option<Self>, DocumentError> {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -80,8 +81,8 @@ impl Document {
         match String::from_utf8(bytes) {
             Ok(text) => Self::from_text(&name, &text),
             Err(error) => {
-                let good = error.utf8_error().valid_up_to();
-                let message = format!("is not UTF-8: the byte at offset {good} is not valid");
+                let valid_bytes = error.utf8_error().valid_up_to();
+                let message = format!("is not UTF-8: the byte at offset {valid_bytes} is not valid");
                 Err(DocumentError::for_file(&name, &message))
             }
         }
@@ -101,8 +102,8 @@ impl Document {
         Document { name: name.into(), text: text.into(), origins: Some(Arc::new(origins)) }
     }
 
-    /// Returns the place at which the value at this position was written: here, or in the document that this
-    /// one was rendered from. Line 0 means the document as a whole.
+    /// Returns the position at which the value at this position was written: in this document, or in the one
+    /// that it was rendered from. Line 0 means the document as a whole.
     pub fn origin(&self, line: u64, column: u64) -> Origin {
         let here = || Origin { document: self.clone(), line, column };
         let Some(origins) = self.origins.as_ref().filter(|_| line > 0) else { return here() };

@@ -13,9 +13,9 @@ pub(crate) fn with_rates(
     before: Option<(&InterfaceCounters, Duration)>,
 ) -> Vec<NetworkInterface> {
     let rates = |name: &str, received: u64, sent: u64| {
-        let (earlier, apart) = before?;
+        let (earlier, elapsed) = before?;
         let (_, old_received, old_sent) = earlier.iter().find(|(known, ..)| known == name)?;
-        let millis = u64::try_from(apart.as_millis()).ok().filter(|millis| *millis > 0)?;
+        let millis = u64::try_from(elapsed.as_millis()).ok().filter(|millis| *millis > 0)?;
         let rate = |new: u64, old: u64| new.checked_sub(old).map(|bytes| bytes.saturating_mul(1000) / millis);
         Some((rate(received, *old_received), rate(sent, *old_sent)))
     };

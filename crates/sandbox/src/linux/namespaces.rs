@@ -11,7 +11,7 @@ use crate::launch::status::{SetupFailure, SetupStep};
 use crate::layers::{self, SandboxLayer};
 use crate::linux::raw_syscalls;
 
-/// Inotify instances and watches of a run: `1/PARTS` of what the user has, but at least these numbers.
+/// Inotify instances and watches of a run: `1/PARTS` of the user's limits, but at least these numbers.
 const INOTIFY_LIMITS: &[(&str, u64)] =
     &[("/proc/sys/user/max_inotify_instances", 4), ("/proc/sys/user/max_inotify_watches", 1024)];
 const PARTS: u64 = 32;

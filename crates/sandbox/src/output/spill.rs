@@ -1,6 +1,6 @@
-//! Store of outputs that are too long for a response. They are kept in private files for a while and read in
-//! pages. An id is random, and the file name is derived from the id and its owner, so that no other party can
-//! find it. Files are kept for a day and up to a total size.
+//! Store of outputs that are too long for a response. They are kept in private files for a limited time and
+//! read in pages. An id is random, and the file name is derived from the id and its owner, so that no other
+//! party can find it. Files are kept for a day and up to a total size.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -27,18 +27,18 @@ impl AddressSpaces {
     /// Returns the processes below this one that share the memory of another one, as process ids inside the
     /// namespace. A process is listed only if the kernel confirmed the comparison.
     pub(crate) fn duplicates(&self) -> HashSet<i32> {
-        let mut doubles = HashSet::new();
+        let mut duplicates = HashSet::new();
         // Sorted by the kernel's order of address spaces, so that a binary search replaces comparing all
         // pairs.
-        let mut apart: Vec<i32> = Vec::new();
-        let below = self.descendants(getpid().as_raw_nonzero().get());
+        let mut distinct: Vec<i32> = Vec::new();
+        let descendants = self.descendants(getpid().as_raw_nonzero().get());
         // The init process is not dumpable, so comparing it fails. It has no memory that counts.
-        for process in below
+        for process in descendants
             .into_iter()
             .filter(|process| raw_syscalls::compare_address_spaces(*process, *process).is_ok())
         {
             let mut failed = false;
-            let found = apart.binary_search_by(|other| {
+            let found = distinct.binary_search_by(|other| {
                 raw_syscalls::compare_address_spaces(*other, process).unwrap_or_else(|_| {
                     failed = true;
                     std::cmp::Ordering::Less
@@ -46,11 +46,11 @@ impl AddressSpaces {
             });
             match found {
                 _ if failed => {}
-                Ok(_) => doubles.extend(self.id_in_namespace(process)),
-                Err(index) => apart.insert(index, process),
+                Ok(_) => duplicates.extend(self.id_in_namespace(process)),
+                Err(index) => distinct.insert(index, process),
             }
         }
-        doubles
+        duplicates
     }
 
     /// Returns all descendants of a process.
@@ -80,7 +80,7 @@ impl AddressSpaces {
         text.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()
     }
 
-    /// Reads a file below `/proc`; returns an empty text if the process is gone.
+    /// Reads a file below `/proc`; returns an empty text if the process has ended.
     fn text(&self, name: &str) -> String {
         let mut text = String::new();
         if let Some(opened) = self.open_at(name) {
