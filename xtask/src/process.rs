@@ -96,7 +96,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Result<
         match lines.recv_timeout(OUTPUT_TIMEOUT) {
             Ok(line) => see(&line),
             Err(RecvTimeoutError::Disconnected) => break,
-            // A stray grandchild may keep the pipe open for ever; the task must not wait for it.
+            // A stray grandchild may keep the pipe open forever; the task must not wait for it.
             Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
             Err(RecvTimeoutError::Timeout) => {}
         }

@@ -296,7 +296,8 @@ async fn wait_for_decision(
                 }
             }
             _ = heartbeat.tick() => call.progress.report(waiting_note(&approval_ref.id, left)),
-            // The client would give up soon. The request stays, and a repeated call continues with it.
+            // The client's timeout would soon end the call. The request stays open, and a repeated call
+            // continues with it.
             () = sleep_until(answer_at) => {
                 return pending_refusal(&call.tool_name, &approval_ref.id, "waiting").into();
             }

@@ -1,8 +1,8 @@
 //! Explains how a call would be decided, without running it.
 //!
 //! It uses the judge stages of the pipeline, so the explanation is the decision that the call would get.
-//! Nothing is reserved or counted, and no tool is started. The ledger records only what an explanation told
-//! an agent about the content of files that the call would change.
+//! Nothing is reserved or counted, and no tool is started. The ledger records an explanation only if it
+//! reveals to an agent something about the content of files that the call would change.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! Suspended callers. A caller that alone causes the refusals for which a mode rule would fire is suspended instead,
-//! so that one caller cannot restrict the others. `modes/watch.rs` decides; the admission of a call asks here.
+//! Suspended callers. A caller that alone causes the refusals for which a mode rule would fire is suspended
+//! instead, so that one caller cannot restrict the others. `modes/watch.rs` decides; the admission stage of a
+//! call checks the list.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ impl Suspensions {
 }
 
 impl ToolExecutionLayer {
-    /// Suspends a caller and tells the operator: in the ledger, as an event, and in the status.
+    /// Suspends a caller and notifies the operator: in the ledger, as an event, and in the status.
     pub(crate) fn suspend_caller(&self, source: EventSource, reason: String) {
         let (id, seconds) = (source.key.to_string(), DURATION.as_secs());
         self.record_suspension(
@@ -153,7 +154,7 @@ impl ToolExecutionLayer {
         let reason = "this caller is suspended because too many of its calls were refused";
         let refusal =
             Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("caller_suspended");
-        let hint = "nothing was run; the operator was told and can end the suspension earlier";
+        let hint = "nothing was run; the operator was notified and can end the suspension earlier";
         let retry_after_ms = u64::try_from(left.as_millis()).ok().map(|left| left.saturating_add(1));
         Err(Box::new(Refusal { retry_after_ms, ..refusal.with_hint(hint) }))
     }

@@ -1,5 +1,6 @@
-//! Rate limits for requests and refused calls of agents: per caller, with a machine-wide ceiling. Decides only: the
-//! dispatcher of the agent methods asks here before it runs a method, and the layer before it answers with a refusal.
+//! Rate limits for requests and refused calls of agents: per caller, with a machine-wide ceiling. It only
+//! decides: the dispatcher of the agent methods calls it before it runs a method, and the layer before it
+//! replies with a refusal.
 //!
 //! The limits stop floods and nothing else: they are an order of magnitude above what an orchestrator needs.
 

@@ -353,7 +353,7 @@ impl OpenedPath {
         AccessError::io("reverting the write to", &self.canonical, std::io::Error::other(message))
     }
 
-    /// Gives the file with the temporary name a name that tells what it is, and returns that name.
+    /// Gives the file with the temporary name a descriptive name, and returns that name.
     fn name_conflict(&self, location: &EntryLocation, temporary: &TemporaryFile<'_>) -> String {
         let name = temporary.conflict_name(&location.leaf);
         let renamed = rustix::fs::renameat_with(

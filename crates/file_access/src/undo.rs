@@ -2,7 +2,7 @@
 //!
 //! Nothing is replaced or removed through a handle without a `ChangeRecorder`, which only a store creates. It
 //! saves the previous state to the disk before the change begins. The same record is the journal of the
-//! change: after a crash it tells which temporary name was left where and whether the change happened.
+//! change: after a crash it shows which temporary name was left where and whether the change happened.
 //! `UndoStore::recover` uses it at the next start.
 //!
 //! This module does not decide who may undo a change.

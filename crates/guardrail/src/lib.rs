@@ -1,4 +1,5 @@
-//! Guardrail: refuses malformed calls before they are judged or opened, and tells the caller how to fix them.
+//! Guardrail: refuses malformed calls before they are judged or opened, and informs the caller how to fix
+//! them.
 //!
 //! A `Guardrail` turns arguments into a `SchemaCheckedCall`, or into a refusal that lists every problem and
 //! shows an example of a valid call. The tool's own [`Validators`] turn a `SchemaCheckedCall` into a

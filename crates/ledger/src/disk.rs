@@ -71,7 +71,7 @@ pub(crate) fn write_all(disk: &dyn LedgerDisk, file: &File, mut bytes: &[u8]) ->
     Ok(())
 }
 
-/// Returns true if the error goes away once disk space is freed.
+/// Returns true if the error ends once disk space is freed.
 pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -96,7 +96,7 @@ fn finalize_mac(prepared: &HmacSha256, parts: &[&[u8]]) -> SealHash {
 }
 
 fn write_secret(path: &Path, secret: &[u8; 32]) -> io::Result<()> {
-    // A file left by a start that died here contains a secret that nothing uses.
+    // If an earlier start ended here, its file contains a secret that nothing uses.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

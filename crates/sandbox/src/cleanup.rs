@@ -1,6 +1,6 @@
 //! Cleanup after a run: quarantines new files that other programs run automatically. If the caller no longer
-//! waits, the cleanup happens once the run's processes are gone; if the daemon died with the run, the next
-//! daemon does it.
+//! waits, the cleanup happens once the run's processes have ended. If the daemon was killed during the run,
+//! the next daemon does it.
 
 pub(crate) mod active_runs;
 pub(crate) mod quarantine;

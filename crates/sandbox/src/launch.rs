@@ -141,7 +141,7 @@ pub(crate) async fn send_request(
     descriptors: [BorrowedFd<'_>; STDIO_COUNT],
 ) -> Result<(), SandboxError> {
     let order = confined.request_bytes(tier);
-    // A watcher that is gone is noticed when its report is read.
+    // A watcher that has ended is detected when its report is read.
     let _ = launcher.control.write_all(&confined.current_limits().to_frame()).await;
     let sent = match send(&launcher.setup, &order, descriptors) {
         Ok(sent) if sent == order.len() => return Ok(()),

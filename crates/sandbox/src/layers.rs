@@ -1,5 +1,5 @@
-//! Names of the sandbox layers. The code that builds a layer asks here if it is enabled; in the product the
-//! answer is the constant `true`. A test program built from the same sources can disable single layers, to
+//! Names of the sandbox layers. The code that builds a layer checks here if it is enabled; in the product the
+//! result is the constant `true`. A test program built from the same sources can disable single layers, to
 //! show that each attack is stopped by that layer and not by another one.
 
 use crate::launch::status::{SetupFailure, SetupStep};

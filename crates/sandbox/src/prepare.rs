@@ -275,9 +275,9 @@ pub(crate) fn refuse_nul(command: &SandboxCommand) -> Result<(), SandboxError> {
     }
 }
 
-/// Returns true unless the path is closed to this user for good, such as `/etc/shadow`. The program runs as the same
-/// user and gains no rights, so a path that another user owns and closed needs no mount to hide it. The owner could
-/// change the mode, and a path that cannot be examined may be open: both count as open.
+/// Returns true unless the path is permanently closed to this user, such as `/etc/shadow`. The program runs
+/// as the same user and gains no rights, so a path that another user owns and closed needs no mount to hide
+/// it. The owner could change the mode, and a path that cannot be examined may be open: both count as open.
 fn is_open_to_user(path: &Path) -> bool {
     let is_foreign = path.metadata().is_ok_and(|found| found.uid() != nix::unistd::geteuid().as_raw());
     let can = |access| nix::unistd::access(path, access).is_ok();

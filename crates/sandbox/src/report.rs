@@ -9,7 +9,7 @@ use crate::cleanup::quarantine::Quarantined;
 use crate::output::capture::Captured;
 use crate::prepare::program::Executable;
 
-/// Ending of a confined program and the files it left behind. Everything it started is gone.
+/// End of a confined program and the files it left behind. Every process that it started has ended.
 #[derive(Debug)]
 pub struct RunReport {
     /// Ending of the program.

@@ -1,9 +1,10 @@
 //! Handler of one connection: reads lines, starts a reply for each request, and sends replies as they become
 //! ready, in any order.
 //!
-//! Overload causes backpressure first: while the limit of in-flight requests is reached or the queue of unsent
-//! replies is full, the handler reads nothing more. If no reply becomes ready for `queue_timeout`, it reads on and
-//! answers further requests with `busy`, so that a client hears of it and can cancel.
+//! Overload causes backpressure first: while the limit of in-flight requests is reached or the queue of
+//! unsent replies is full, the handler reads nothing more. If no reply becomes ready for `queue_timeout`, it
+//! reads on and answers further requests with `busy`, so that a client is notified of the overload and can
+//! cancel.
 
 mod request;
 
@@ -285,7 +286,8 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         self.fail_open_requests("shutting_down", message).await;
     }
 
-    /// Ends the calls of a peer that closed its sending side, and tells it so, because it may still read.
+    /// Ends the calls of a peer that closed its sending side, and notifies the peer, because it may still
+    /// read.
     async fn end_half_closed(&mut self) {
         let message = "the sending side of the connection was closed before the call ended, which stops the call: \
                        keep it open until the reply arrives, or send `detached` with an idempotency key";

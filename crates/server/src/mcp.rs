@@ -1,9 +1,9 @@
 //! Model Context Protocol in both eras: revisions with a handshake, and the revision with stateless requests.
 //! One file per method; `era.rs` determines the era of a request.
 //!
-//! Unknown parameters and unknown `_meta` keys are ignored, as the MCP specification asks, unlike in Sinew's own methods.
-//! This includes keys under `sinew/`: some clients send the `_meta` of a listed tool back with each call. Malformed values
-//! of known keys are refused.
+//! Unknown parameters and unknown `_meta` keys are ignored, as the MCP specification requires, unlike in
+//! Sinew's own methods. This includes keys under `sinew/`: some clients send the `_meta` of a listed tool
+//! back with each call. Malformed values of known keys are refused.
 
 pub(crate) mod call;
 pub(crate) mod initialize;

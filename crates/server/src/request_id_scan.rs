@@ -1,5 +1,5 @@
 //! Finds the id of a request whose line cannot be parsed: too long, too deep, ambiguous or not UTF-8. The
-//! reply repeats the id, so that its sender does not wait for ever.
+//! reply repeats the id, so that its sender does not wait forever.
 
 use serde_json::Value;
 

@@ -100,9 +100,9 @@ fn is_one_of(folded: &str, mut names: impl Iterator<Item = &'static str>) -> boo
     names.any(|word| word.eq_ignore_ascii_case(folded))
 }
 
-/// A name as a volume compares it that ignores case. Upper case first: it spells out ligatures and the long `ſ`. Normal
-/// forms are left alone, because no composed letter decomposes into the ASCII letters of the words above but the Kelvin
-/// sign, which has a lower case.
+/// A name as a volume compares it that ignores case. Upper case first: it spells out ligatures and the long
+/// `ſ`. Normal forms are not converted: of the composed letters only the Kelvin sign decomposes into an ASCII
+/// letter of the words above, and it has a lower case.
 fn folded(name: &OsStr) -> String {
     let name = name.to_string_lossy();
     if name.is_ascii() {

@@ -1,5 +1,5 @@
-//! A call that waits for approval: its client hears of it, or is answered before it gives up, and an identical call
-//! continues with the decision.
+//! A call that waits for approval: its client is notified, or gets a reply before its timeout, and an
+//! identical call continues with the decision.
 
 use serde_json::json;
 

@@ -280,7 +280,7 @@ fn stateless_call_becomes_a_task_when_it_waits() {
     assert_eq!(cancelled["result"], json!({"resultType": "complete"}), "an acknowledgement");
 }
 
-/// A form tells the user of the client about the approval. Its answer is no approval.
+/// A form informs the user of the client about the approval. Its answer is no approval.
 #[test]
 fn answer_to_a_form_approves_nothing() {
     let daemon = daemon();

@@ -18,7 +18,7 @@ pub(super) async fn apply_edit(
 ) -> Option<PipelineHalt> {
     let ArgumentEdit { arguments, reply: answer } = edit;
     let judged = judge_edit(cx, arguments.clone()).await;
-    // The operator was already told that the edit timed out, so it must not take effect afterwards.
+    // The operator has already received a timeout error for the edit, so it must not take effect afterwards.
     if answer.is_closed() {
         if let Ok(Some(next)) = &judged {
             let why = "the edit of the arguments timed out";

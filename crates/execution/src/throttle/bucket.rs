@@ -18,7 +18,8 @@ impl TokenBucket {
     /// Time until `cost` can be spent; zero where it can be now.
     pub(crate) fn wait(&mut self, cost: f64, now: Instant) -> Duration {
         self.refill(now);
-        // One that costs more than the bucket holds is admitted when it is full: it must not wait for ever.
+        // A request that costs more than the bucket holds is admitted when the bucket is full, because it
+        // must not wait forever.
         let missing = cost.min(self.capacity) - self.tokens;
         if missing <= 0.0 {
             return Duration::ZERO;

@@ -1,5 +1,5 @@
 //! Journal of unfinished runs, one file per run, written before the run starts. If the daemon is killed, the
-//! next one cleans up from these files. Nothing is synced: after a power failure the run is gone as well.
+//! next one cleans up from these files. Nothing is synced: a power failure ends the run as well.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

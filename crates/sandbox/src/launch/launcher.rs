@@ -129,7 +129,7 @@ impl AsFd for ControlChannel {
 }
 
 /// Socket of the child that becomes the program: receives the run request and reports failures before the
-/// program runs. It closes with the exec, which tells the daemon that the program started.
+/// program runs. It closes with the exec, which signals the daemon that the program started.
 pub(crate) struct SetupChannel {
     socket: File,
 }

@@ -15,7 +15,7 @@ pub(crate) enum LauncherStatus {
     Ready(String),
     /// A set-up step failed before the program ran.
     Failed(SetupFailure),
-    /// The program and everything it started are gone.
+    /// The program and every process that it started have ended.
     Ended(RunEnd, ResourceUsage),
 }
 

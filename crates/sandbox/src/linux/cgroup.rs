@@ -183,7 +183,7 @@ impl RunCgroup {
     }
 }
 
-/// Removes a group whose launcher is gone. Processes left in it may take a while to end, and the start of a
+/// Removes a group whose launcher has ended. Processes left in it may take a while to end, and the start of a
 /// new launcher does not wait for that: the next start tries again.
 pub(crate) fn discard(base: &Path, name: &OsStr) {
     let Ok(base) = open(CWD, base) else { return };

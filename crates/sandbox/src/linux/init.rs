@@ -89,9 +89,9 @@ fn handled_signals() -> SigSet {
 /// Signals of the launcher: the request to terminate, and `KILL_ALL_SIGNAL`.
 const REQUEST_SIGNALS: [Signal; 2] = [Signal::SIGTERM, KILL_ALL_SIGNAL];
 
-/// Signal with which the launcher asks the init process to kill all others in the namespace. The init process
-/// survives to report when they are gone. Its own exit would first tear down the mounts, which is slow while
-/// other runs do the same.
+/// Signal by which the launcher makes the init process kill all others in the namespace. The init process
+/// survives to report when they have ended. Its own exit would first tear down the mounts, which is slow
+/// while other runs do the same.
 pub(crate) const KILL_ALL_SIGNAL: Signal = Signal::SIGQUIT;
 
 /// Reaps every child until the program has ended; returns its exit code, or its signal as a negative number.

@@ -24,7 +24,7 @@ impl LauncherChildren {
         LauncherChildren { handles: ids.filter_map(open_pidfd).collect() }
     }
 
-    /// Waits until each child is gone, at most this long for each one. The init process of a namespace goes
+    /// Waits until each child has ended, at most this long for each one. The init process of a namespace ends
     /// after all other processes in it.
     pub(crate) fn wait(&self, longest: Duration) {
         self.handles.iter().for_each(|handle| wait_one(handle, longest));

@@ -33,9 +33,9 @@ use crate::linux::watcher::io_usage::{IoCounters, children_usage};
 use crate::linux::watcher::usage::{MonitorBaseline, UsageMonitor};
 use crate::report::{ResourceUsage, RunEnd};
 
-/// Interval between checks if a killed run is gone.
+/// Interval between checks whether a killed run has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Time that the init process has to kill the other processes and to report that they are gone. Processes
+/// Time that the init process has to kill the other processes and to report that they have ended. Processes
 /// that are killed together with the init process are missing from the resource usage.
 const INIT_REPORT_TIMEOUT: Duration = Duration::from_millis(150);
 /// Longest time for a killed run to vanish; after it the report is sent without a confirmed end.
@@ -116,7 +116,7 @@ struct PollEvents {
     child_ended: bool,
     /// The daemon sent data or disconnected.
     control_ready: bool,
-    /// The init process sent its report or is gone.
+    /// The init process sent its report or has ended.
     report_ready: bool,
 }
 
@@ -222,8 +222,9 @@ impl RunWatcher {
         }
     }
 
-    /// Asks the init process to kill all others and to report when they are gone, which is faster than its
-    /// own exit. Without an init process, or if it does not report in time, the launcher kills them itself.
+    /// Requests that the init process kills all others and reports when they have ended, which is faster than
+    /// its own exit. Without an init process, or if it does not report in time, the launcher kills them
+    /// itself.
     fn request_kill_all(&mut self, now: Instant, timeout: Duration) {
         self.kill_all_at = None;
         match self.tier {
@@ -277,7 +278,7 @@ impl RunWatcher {
             self.reason = Some(why);
         }
         match why {
-            // The daemon is gone, so no report is needed.
+            // The daemon has ended, so no report is needed.
             RunEnd::Cancelled => self.kill_everything(),
             // A run over its limits would go on taking more, so it gets no grace period.
             _ => self.request_kill_all(Instant::now(), POLL_INTERVAL),

@@ -104,7 +104,7 @@ fn run(order: RunRequest, mut control: ControlChannel, mut setup: SetupChannel) 
         Ok(child) => child,
         Err(problem) => return setup.send(&LauncherStatus::Failed(problem)),
     };
-    // Closing the setup channel tells the daemon that the program runs.
+    // Closing the setup channel signals the daemon that the program runs.
     drop(setup);
     let (why, status) = watch(&spec, &mut child, &mut control, deadline)?;
     if why == Some(RunEnd::Cancelled) {
@@ -252,7 +252,7 @@ fn is_disconnected(control: &mut ControlChannel) -> io::Result<bool> {
 }
 
 /// Signals the process group and the processes that left it. An error for a group of zombies is ignored,
-/// because that group is gone.
+/// because its processes have ended.
 fn signal_all(leader: Pid, signal: Signal, others: &[ListedProcess]) {
     let _ = killpg(leader, signal);
     for other in others {

@@ -59,14 +59,14 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
 /// Form of the reply to a call, which decides how its client is notified of a wait for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReplyForm {
-    /// The result. A client without progress notifications gets it before it gives up.
+    /// The result. A client without progress notifications gets it before its timeout.
     Result,
-    /// A task, as the client of revision 2025-11-25 asks, which is retained for this time.
+    /// A task, as requested by a client of revision 2025-11-25, which is retained for this time.
     Task { ttl: Duration },
     /// The result, or a task if the call waits or takes long: the client of the stateless revision accepts both.
     ResultOrTask,
-    /// The result, or a form that tells the user of the client about the approval. A client that has shown the form
-    /// repeats the call, which then waits.
+    /// The result, or a form that informs the user of the client about the approval. A client that has shown
+    /// the form repeats the call, which then waits.
     ResultOrForm { is_shown: bool },
     /// The result at once: the user of the client has closed the form.
     ResultAtOnce,
@@ -100,7 +100,8 @@ impl ReplyForm {
     /// Returns the approval mode of a call whose client has chosen none.
     fn approval_mode(self, has_listener: bool, answer_timeout: Duration) -> ApprovalMode {
         match self {
-            // A client that gets progress knows why it waits; another one would give up without a reply.
+            // A client that gets progress is informed of the wait; another one would time out without a
+            // reply.
             ReplyForm::Result if has_listener => ApprovalMode::Wait,
             ReplyForm::Result | ReplyForm::ResultOrForm { is_shown: true } => {
                 ApprovalMode::WaitAtMost(answer_timeout)

@@ -33,7 +33,7 @@ pub(super) fn pending_approval(result: &ToolResult) -> Option<AwaitedApproval> {
     Some(AwaitedApproval { id, tool: result.tool_name.clone(), is_acknowledged: false })
 }
 
-/// Builds the reply that asks the client to tell its user about an approval, and to repeat the call.
+/// Builds the reply that requests that the client informs its user about an approval and repeats the call.
 pub(super) fn input_required(awaited: &AwaitedApproval) -> RpcReply {
     rpc::encode_result(&json!({
         "resultType": "input_required",

@@ -1,4 +1,4 @@
-//! A task in the format of each revision, and the form that tells the user of a client about an approval.
+//! A task in the format of each revision, and the form that informs the user of a client about an approval.
 //!
 //! Nothing that a client answers approves a call: the operator approves over the control socket.
 

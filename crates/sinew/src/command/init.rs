@@ -57,8 +57,8 @@ fn refuse_existing_policy(context: &CommandContext, existing: ExistingFile) -> R
         .with_hint("edit it, or run the command with `--force`, which keeps the old file beside the new one"))
 }
 
-/// Warns if there is no operator PIN: without one, any process of this user can approve its own calls. It asks
-/// nothing, because a prompt would take the next line that a person has already typed.
+/// Warns if there is no operator PIN: without one, any process of this user can approve its own calls. It
+/// does not prompt, because a prompt would read the next line that a person has already typed.
 fn warn_without_pin(context: &CommandContext) {
     if !pin::is_set(context) {
         print_warning(
@@ -159,7 +159,8 @@ pub(crate) fn start_text(file: &str) -> &'static str {
     }
 }
 
-/// Returns a built-in policy file that replaces the built-in one: what is deleted from it is gone.
+/// Returns a built-in policy file with `extends: none`, so that it replaces the built-in one. A rule that is
+/// deleted from it no longer applies.
 fn with_extends_none(text: &str) -> String {
     let is_head = |line: &&str| line.starts_with('#');
     let head: usize = text.split_inclusive('\n').take_while(is_head).map(str::len).sum();

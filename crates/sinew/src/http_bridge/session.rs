@@ -23,7 +23,7 @@ use super::message::{ClientMessage, error_object};
 const COMMON_STREAM: u64 = 0;
 /// Maximum number of finished streams that are retained for clients that resume.
 const MAX_FINISHED_STREAMS: usize = 64;
-/// Interval of comments on an idle stream, which reveal a client that is gone.
+/// Interval of comments on an idle stream, which reveal a client that has disconnected.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Capacity of the event queue of one client.
 const QUEUED_EVENTS: usize = 16;
@@ -225,7 +225,7 @@ async fn route_messages(mut lines: Lines<BufReader<OwnedReadHalf>>, state: Arc<M
     lock(&state).lose_connection();
 }
 
-/// Sends the events of a stream until it is finished or the client is gone.
+/// Sends the events of a stream until it is finished or the client has disconnected.
 async fn forward_events(state: Arc<Mutex<SessionState>>, from: EventId, sender: mpsc::Sender<Bytes>) {
     let mut number = from.number;
     loop {

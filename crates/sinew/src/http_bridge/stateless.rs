@@ -15,7 +15,7 @@ use super::reply::{self, Reply};
 /// Time to wait for the first message before the response begins as a stream. An error that determines the
 /// status arrives at once; so do most results, which then need no stream.
 const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Interval of comments on an idle stream, which reveal a client that is gone.
+/// Interval of comments on an idle stream, which reveal a client that has disconnected.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const QUEUED_EVENTS: usize = 16;
 
@@ -41,7 +41,8 @@ pub(super) async fn exchange(mut connection: DaemonConnection, message: &ClientM
     reply::events(receiver)
 }
 
-/// Forwards messages up to the response. The connection is dropped, and the call ends, if the client is gone.
+/// Forwards messages up to the response. The connection is dropped, and the call ends, if the client has
+/// disconnected.
 async fn forward(
     mut connection: DaemonConnection,
     first: Option<String>,

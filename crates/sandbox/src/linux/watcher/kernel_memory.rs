@@ -133,7 +133,7 @@ impl KernelMemoryScan {
         }
     }
 
-    /// Queues descriptors and mappings of a process; nothing if it is gone.
+    /// Queues descriptors and mappings of a process; nothing if it has ended.
     fn add_process(&mut self, process: i32) {
         let unseen_since = self.unreadable_since.remove(&process);
         let Some(folder) = memory::live_folder(process) else { return };

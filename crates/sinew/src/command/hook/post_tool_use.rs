@@ -1,5 +1,5 @@
-//! `sinew hook post-tool-use`: asks the daemon for advice on the result of a host tool, else reviews it in
-//! this process with the same configuration. It blocks nothing, undoes nothing and writes nothing.
+//! `sinew hook post-tool-use`: requests advice from the daemon on the result of a host tool, else reviews it
+//! in this process with the same configuration. It blocks nothing, undoes nothing and writes nothing.
 
 use execution::host::{Advice, HostCallOutcome};
 use governance::Policy;

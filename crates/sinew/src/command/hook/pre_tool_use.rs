@@ -1,5 +1,5 @@
-//! `sinew hook pre-tool-use`: asks the daemon to judge a call of the host, else judges it in this process by
-//! the same rules.
+//! `sinew hook pre-tool-use`: lets the daemon judge a call of the host, else judges it in this process by the
+//! same rules.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

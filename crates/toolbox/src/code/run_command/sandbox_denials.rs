@@ -177,8 +177,8 @@ fn first_absolute_path(line: &str) -> Option<&Path> {
     (path.len() > 1).then(|| Path::new(path))
 }
 
-/// Returns a note about the sandbox's grants if the output looks like a denial, which resembles any other
-/// failure.
+/// Returns a note about the sandbox's grants if the output looks like a denial. A denial by the sandbox
+/// resembles any other failure.
 pub(super) fn denial_note(permit: &Permit, report: &RunReport) -> Option<String> {
     let outputs = [&report.stderr, &report.stdout].map(|output| {
         String::from_utf8_lossy(&[output.head.as_slice(), &output.tail].concat()).to_lowercase()
