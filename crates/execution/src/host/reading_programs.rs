@@ -2,10 +2,10 @@
 //! the command name.
 //!
 //! One row describes a program on every system: GNU, BSD and, for `grep`, also ugrep, which some hosts run
-//! under that name. An option is in its row only if it is safe in all of them. These options are not in the
-//! table: options that read names from a file (`--files0-from`, `-c` of checksum programs), follow symbolic
-//! links below a folder (`grep -R`, `ls -L`, `du -D`), do not end (`tail -f`), or start programs (`--filter`
-//! of ugrep).
+//! under that name. An option is in its row only if it is safe in all of them. Options that read names from a
+//! file (`--files0-from`, `-c` of checksum programs) are not in the table. Neither are options that follow
+//! symbolic links below a folder (`grep -R`, `ls -L`, `du -D`), do not end (`tail -f`), or start programs
+//! (`--filter` of ugrep).
 
 /// Program with its known options. Long options are known by their full names only.
 #[derive(Debug)]
