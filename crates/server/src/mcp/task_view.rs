@@ -28,8 +28,8 @@ pub(super) fn handshake_task(state: &TaskState) -> Value {
     Value::Object(task)
 }
 
-/// Returns a task in the format of the extension of the stateless revision, with its result once it has one. A
-/// client that shows forms is asked to tell its user about an approval.
+/// Returns a task in the format of the extension of the stateless revision, with its result once it has one.
+/// A client that shows forms is requested to inform its user about an approval.
 pub(super) fn stateless_task(state: &TaskState, shows_forms: bool) -> Map<String, Value> {
     let form = state.awaited.as_ref().filter(|awaited| shows_forms && !awaited.is_acknowledged);
     let outcome = state.outcome.as_ref().filter(|_| !state.is_cancelled).map(|outcome| &outcome.reply);
@@ -73,7 +73,7 @@ pub(super) fn approval_form(awaited: &AwaitedApproval) -> Value {
 /// Answer of a client to the form about an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FormAnswer {
-    /// The user goes on waiting.
+    /// The user continues to wait.
     Confirmed,
     /// The user does not wait.
     Declined,
