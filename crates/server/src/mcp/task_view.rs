@@ -63,7 +63,7 @@ pub(super) fn approval_form(awaited: &AwaitedApproval) -> Value {
     let AwaitedApproval { id, tool, .. } = awaited;
     let message = format!(
         "`{tool}` waits for approval {id}. The operator approves it outside of this client, with `sinew approve {id}`. \
-         Nothing that is answered here approves it: confirm to go on waiting."
+         No answer to this form approves the call. Confirm the form to continue waiting."
     );
     let schema = json!({"type": "object", "properties": {}});
     let params = json!({"mode": "form", "message": message, "requestedSchema": schema});
