@@ -23,6 +23,14 @@ pub(crate) const JSON_FIELDS: [&str; 3] = ["arguments", "missing", "sensors"];
 
 static CAPTURE_CONTENT: AtomicBool = AtomicBool::new(false);
 
+/// Events of a call that ran as intended, written to the log only if `log.calls` is `all`.
+const ROUTINE_EVENTS: [&str; 3] = ["tool_call_started", "tool_call_completed", "worker_inner_call"];
+
+/// Returns true for an event of a call that ran as intended.
+pub(crate) fn is_routine(event: &tracing::Metadata<'_>) -> bool {
+    event.target() == EVENT_TARGET && ROUTINE_EVENTS.contains(&event.name())
+}
+
 /// Applies the setting that decides if redacted arguments are written next to their digest.
 pub(crate) fn set_content_capture(settings: &TelemetrySettings) {
     CAPTURE_CONTENT.store(settings.capture_content, Ordering::Relaxed);

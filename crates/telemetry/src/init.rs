@@ -14,7 +14,7 @@ use crate::event;
 use crate::log::{ColourMode, LineWriter, LogLayer, RotatingFile, RotationLimits, StderrSink};
 use crate::otel::{self, ExportHealth, ExportPipelines};
 use crate::panic::{self, StderrLog};
-use crate::settings::{LogSettings, TelemetrySettings};
+use crate::settings::{LogSettings, LoggedCalls, TelemetrySettings};
 use crate::{TelemetryError, redact};
 
 /// Environment variable that overrides the level of the settings.
@@ -53,6 +53,7 @@ pub struct TelemetryGuard {
     flushed: bool,
     settings: TelemetrySettings,
     filter: reload::Handle<EnvFilter, Registry>,
+    logs_all_calls: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for TelemetryGuard {
@@ -112,9 +113,17 @@ pub(crate) fn build_subscriber(
     let stderr = stderr.map(|stderr| LineWriter::start("sinew-stderr", stderr)).transpose()?;
     let writers = file.iter().chain(&stderr).cloned().collect();
     let exports = Arc::new(export.map(otel::build).transpose()?.unwrap_or_default());
-    let layer = LogLayer { file, stderr, otlp: exports.logs.clone() };
-    let guard =
-        TelemetryGuard { writers, exports, flushed: false, settings: settings.clone(), filter: handle };
+    let logs_all_calls = Arc::new(AtomicBool::new(settings.log.calls == LoggedCalls::All));
+    let layer =
+        LogLayer { file, stderr, otlp: exports.logs.clone(), logs_all_calls: Arc::clone(&logs_all_calls) };
+    let guard = TelemetryGuard {
+        writers,
+        exports,
+        flushed: false,
+        settings: settings.clone(),
+        filter: handle,
+        logs_all_calls,
+    };
     Ok((Registry::default().with(filter).with(filter_fn(may_be_logged)).with(layer), guard))
 }
 
@@ -136,7 +145,7 @@ impl TelemetryGuard {
         self.exports.health()
     }
 
-    /// Applies the settings that can change in a running process (level and content capture), and returns the
+    /// Applies the settings that can change in a running process (level, logged calls and content capture), and returns the
     /// names of the changed settings that need a restart. `SINEW_LOG`, if set, stays in force.
     pub fn reload(&self, settings: &TelemetrySettings) -> Result<Vec<&'static str>, TelemetryError> {
         let filter = parse_filter(&settings.log.level)?;
@@ -147,6 +156,7 @@ impl TelemetryGuard {
             let failed = |cause: reload::Error| TelemetryError::Filter { text, cause: cause.to_string() };
             self.filter.reload(filter).map_err(failed)?;
         }
+        self.logs_all_calls.store(settings.log.calls == LoggedCalls::All, Ordering::Relaxed);
         event::set_content_capture(settings);
         let changed = [
             ("log.max_bytes", settings.log.max_bytes != self.settings.log.max_bytes),

@@ -23,5 +23,5 @@ pub use event::{ApprovalDecision, CallContext, TelemetryEvent, emit, is_content_
 pub use event_feed::{EventSubscription, FeedItem, subscribe};
 pub use init::{FlushOutcome, LogTarget, TelemetryGuard, init};
 pub use log::with_call_ids;
-pub use settings::{LogSettings, OtlpSettings, TelemetrySettings, TelemetrySignal, VARIABLES};
+pub use settings::{LogSettings, LoggedCalls, OtlpSettings, TelemetrySettings, TelemetrySignal, VARIABLES};
 pub use span::{CallOutcome, CallSpan, SpanNote, Stage, StageTiming};

@@ -12,10 +12,12 @@ mod stderr;
 mod writer;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
+use crate::event::{self, EVENT_TARGET};
 use captured_event::{CapturedEvent, LazyRecord};
 
 pub use captured_event::with_call_ids;
@@ -32,21 +34,30 @@ pub(crate) struct LogLayer {
     pub(crate) file: Option<LineWriter>,
     pub(crate) stderr: Option<LineWriter>,
     pub(crate) otlp: Option<crate::otel::LogsPipeline>,
+    /// If false, calls that ran as intended have no lines in the file and on standard error. Shared with the guard, which
+    /// applies changed settings.
+    pub(crate) logs_all_calls: Arc<AtomicBool>,
 }
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let received = CapturedEvent::capture(event);
-        let is_shown = received.is_ours() && crate::event_feed::has_subscribers();
-        let pending = Arc::new(LazyRecord::new(received));
+        let metadata = event.metadata();
+        let is_shown = metadata.target() == EVENT_TARGET && crate::event_feed::has_subscribers();
+        let is_written = self.logs_all_calls.load(Ordering::Relaxed) || !event::is_routine(metadata);
+        if !is_shown && !is_written && self.otlp.is_none() {
+            return;
+        }
+        let pending = Arc::new(LazyRecord::new(CapturedEvent::capture(event)));
         if is_shown {
-            crate::event_feed::publish(event.metadata().name(), pending.record());
+            crate::event_feed::publish(metadata.name(), pending.record());
         }
         if let Some(otlp) = &self.otlp {
             otlp.write(pending.record());
         }
-        for lines in self.file.iter().chain(&self.stderr) {
-            lines.write(&pending);
+        if is_written {
+            for lines in self.file.iter().chain(&self.stderr) {
+                lines.write(&pending);
+            }
         }
     }
 }

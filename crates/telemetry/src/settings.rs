@@ -23,6 +23,8 @@ pub struct TelemetrySettings {
 pub struct LogSettings {
     /// A level (`error`, `warn`, `info`, `debug`, `trace`) or `target=level` pairs; `SINEW_LOG` overrides it.
     pub level: String,
+    /// Calls that have lines in the log. The ledger and OpenTelemetry have every call.
+    pub calls: LoggedCalls,
     /// Size in bytes at which a log file is rotated.
     #[schemars(range(min = 4096))]
     pub max_bytes: u64,
@@ -33,8 +35,23 @@ pub struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        LogSettings { level: "info".to_owned(), max_bytes: 10 * 1024 * 1024, files: 5 }
+        LogSettings {
+            level: "info".to_owned(),
+            calls: LoggedCalls::Failed,
+            max_bytes: 10 * 1024 * 1024,
+            files: 5,
+        }
     }
+}
+
+/// Calls that have lines in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LoggedCalls {
+    /// Calls that failed or were refused.
+    Failed,
+    /// Every call, with its start and its end.
+    All,
 }
 
 /// OpenTelemetry export over OTLP/HTTP. Each key corresponds to the environment variable named with it.

@@ -57,12 +57,17 @@ pub(crate) fn contains(body: &[u8], part: &[u8]) -> bool {
     body.windows(part.len()).any(|window| window == part)
 }
 
-/// Enables writing of redacted arguments and results of calls to logs and spans.
+/// Enables writing of every call, with its redacted arguments and results, to logs and spans.
 pub(crate) fn capture_content(home: &Home) {
     let file = home.root().join("config/sinew.yaml");
     let text = std::fs::read_to_string(&file).expect("the settings");
-    let changed = text.replace("capture_content: false", "capture_content: true");
-    assert_ne!(changed, text, "the settings have the key");
+    assert!(
+        text.contains("capture_content: false") && text.contains("  calls: failed"),
+        "the settings have the keys"
+    );
+    let changed = text
+        .replace("capture_content: false", "capture_content: true")
+        .replace("  calls: failed", "  calls: all   ");
     std::fs::write(&file, changed).expect("write the settings");
 }
 

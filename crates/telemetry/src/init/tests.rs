@@ -28,7 +28,7 @@ fn log_lines(directory: &Path, settings: &TelemetrySettings, work: impl FnOnce(&
 }
 
 fn settings_with_level(level: &str) -> TelemetrySettings {
-    let log = LogSettings { level: level.to_owned(), ..LogSettings::default() };
+    let log = LogSettings { level: level.to_owned(), calls: LoggedCalls::All, ..LogSettings::default() };
     TelemetrySettings { log, ..TelemetrySettings::default() }
 }
 
@@ -229,6 +229,48 @@ fn call_events_have_their_fields_and_no_arguments() {
                 json!({"cost": 2.5, "cap": 2.0}),
             ),
         ],
+    );
+}
+
+#[test]
+fn calls_that_ran_as_intended_are_logged_only_on_request() {
+    let home = tempfile::tempdir().unwrap();
+    let target = LogTarget::Directory(home.path().to_owned());
+    let (subscriber, guard) = build_subscriber(&TelemetrySettings::default(), &target, None).unwrap();
+    let trace = TraceContext::root();
+    let call = CallContext {
+        tool: "write",
+        call_id: CallId::fresh(),
+        trace: &trace,
+        mode: Mode::Normal,
+        session: None,
+    };
+    tracing::subscriber::with_default(subscriber, || {
+        let run = || {
+            emit(TelemetryEvent::ToolCallStarted { call, arguments_digest: "a", arguments: None });
+            emit(TelemetryEvent::WorkerInnerCall { call, hop: 1, hop_budget: 2 });
+            emit(TelemetryEvent::ToolCallCompleted { call, latency_ms: 1.0, output_bytes: 1, cached: false });
+        };
+        run();
+        tracing::info!("an ordinary message");
+        let (kind, error) = (FailureKind::TimedOut, "late");
+        emit(TelemetryEvent::ToolCallFailed { call, kind, fault: kind.fault(), error, latency_ms: 1.0 });
+        assert_eq!(guard.reload(&settings_with_level("info")).unwrap(), [] as [&str; 0]);
+        run();
+    });
+    assert_eq!(guard.shutdown(Duration::from_secs(10)), FlushOutcome::Complete);
+    let text = fs::read_to_string(home.path().join("sinew.log")).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<&Value> = lines.iter().map(|line| line.get("event").unwrap_or(&line["message"])).collect();
+    assert_eq!(
+        names,
+        [
+            "an ordinary message",
+            "tool_call_failed",
+            "tool_call_started",
+            "worker_inner_call",
+            "tool_call_completed"
+        ]
     );
 }
 
