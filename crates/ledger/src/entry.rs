@@ -67,6 +67,26 @@ pub enum LedgerEntry {
 }
 
 impl LedgerEntry {
+    /// Values of the `kind` field that this version writes.
+    pub const KINDS: [&'static str; 16] = [
+        "decision",
+        "outcome",
+        "call",
+        "refusal",
+        "mode",
+        "reload",
+        "start",
+        "stop",
+        "session",
+        "approval",
+        "undo",
+        "note",
+        "checkpoint",
+        "recovered",
+        "resumed",
+        "retention",
+    ];
+
     /// Returns the value of the `kind` field of the line.
     pub fn kind(&self) -> &'static str {
         match self {

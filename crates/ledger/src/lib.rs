@@ -62,7 +62,7 @@ pub use intent::Intent;
 pub use ledger::{Ledger, RecordReceipt};
 pub use open::LedgerRecovery;
 pub use options::{LedgerOptions, UnavailablePolicy};
-pub use query::RecordFilter;
+pub use query::{CallIdPrefix, RecordFilter};
 pub use reader::LedgerReader;
 pub use record::LedgerRecord;
 pub use verify::{VerifyFinding, VerifyReport, verify};

@@ -5,6 +5,45 @@ use tool::{CallId, Mode};
 
 use crate::search_fields::SearchFields;
 
+/// First hexadecimal digits of a call id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallIdPrefix(String);
+
+impl CallIdPrefix {
+    /// Minimum number of digits. Ids start with their time, and this many digits span a month and a half.
+    const MIN_DIGITS: usize = 4;
+
+    /// Parses the start of a call id, with or without its hyphens.
+    pub fn parse(text: &str) -> Option<CallIdPrefix> {
+        let digits: String = text.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+        let is_prefix =
+            (Self::MIN_DIGITS..=32).contains(&digits.len()) && digits.chars().all(|c| c.is_ascii_hexdigit());
+        is_prefix.then_some(CallIdPrefix(digits))
+    }
+
+    /// Returns the id if these are all its digits.
+    pub fn whole_id(&self) -> Option<CallId> {
+        if self.0.len() == 32 { self.0.parse().ok() } else { None }
+    }
+
+    /// Returns true if the id starts with these digits.
+    pub fn matches(&self, id: &str) -> bool {
+        let mut digits = id.bytes().filter(|byte| *byte != b'-');
+        self.0.bytes().all(|digit| digits.next() == Some(digit))
+    }
+
+    /// Returns the smallest and the largest id with these digits.
+    pub(crate) fn range(&self) -> [String; 2] {
+        ['0', 'f'].map(|digit| format!("{}{}", self.0, String::from(digit).repeat(32 - self.0.len())))
+    }
+}
+
+impl std::fmt::Display for CallIdPrefix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// Conditions that records must meet; an absent condition matches all records.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordFilter {
@@ -24,6 +63,8 @@ pub struct RecordFilter {
     pub trace: Option<String>,
     /// Id of the call.
     pub call_id: Option<CallId>,
+    /// First digits of the id of the call.
+    pub call_id_prefix: Option<CallIdPrefix>,
     /// Key by which a caller marks repeats of one call.
     pub idempotency_key: Option<String>,
     /// Earliest time, inclusive.
@@ -82,6 +123,10 @@ impl RecordFilter {
             && is(&self.session, fields.session.as_deref())
             && is(&self.trace, fields.trace.as_deref())
             && is(&call, fields.call.as_deref())
+            && self
+                .call_id_prefix
+                .as_ref()
+                .is_none_or(|prefix| fields.call.as_deref().is_some_and(|id| prefix.matches(id)))
             && is(&self.idempotency_key, fields.idempotency_key.as_deref())
     }
 }
@@ -146,6 +191,12 @@ mod tests {
         );
         let trace = Some(call.trace.trace_id.to_string());
         check(RecordFilter { trace, ..none.clone() }, RecordFilter { trace: some("0"), ..none.clone() });
+        let digits = call.call_id.to_string();
+        let prefix = |text: &str| CallIdPrefix::parse(text);
+        check(
+            RecordFilter { call_id_prefix: prefix(&digits[..13]), ..none.clone() },
+            RecordFilter { call_id_prefix: prefix("0000"), ..none.clone() },
+        );
         let other = Some(tool::CallId::fresh());
         check(
             RecordFilter { call_id: Some(call.call_id), ..none.clone() },
@@ -167,6 +218,24 @@ mod tests {
         check(
             RecordFilter { after_seq: Some(4), ..none.clone() },
             RecordFilter { after_seq: Some(5), ..none },
+        );
+    }
+
+    #[test]
+    fn prefix_has_four_to_32_digits() {
+        for text in ["01a1", "01A1F055-8940", "01a1f055-8940-719f-8be1-3a875f42bb4e"] {
+            assert!(
+                CallIdPrefix::parse(text).unwrap().matches("01a1f055-8940-719f-8be1-3a875f42bb4e"),
+                "{text}"
+            );
+        }
+        for text in ["", "01a", "0-1-a", "01a1g", "01a1f055-8940-719f-8be1-3a875f42bb4e0"] {
+            assert_eq!(CallIdPrefix::parse(text), None, "{text}");
+        }
+        let [first, last] = CallIdPrefix::parse("01a1f").unwrap().range();
+        assert_eq!(
+            (first.as_str(), last.as_str()),
+            (&*format!("01a1f{}", "0".repeat(27)), &*format!("01a1f{}", "f".repeat(27)))
         );
     }
 

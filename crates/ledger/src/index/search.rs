@@ -166,6 +166,11 @@ impl IndexQuery {
                 added = true;
             }
         }
+        if let Some(prefix) = &filter.call_id_prefix {
+            let range = prefix.range().map(|id| Value::from(pack_id(&id)));
+            self.and("seq IN (SELECT seq FROM by_call WHERE id BETWEEN ? AND ?)", range);
+            added = true;
+        }
         if let Some(session) = &filter.session {
             let plus = if added { "+" } else { "" };
             let session = Value::from(session.clone());

@@ -127,6 +127,7 @@ fn filter(params: &mut Params) -> Result<LedgerFilter, RpcError> {
         session: params.optional("session")?,
         trace: params.optional("trace")?,
         call_id: params.optional("call_id")?,
+        call_id_prefix: None,
         idempotency_key: params.optional("idempotency_key")?,
         since: params.optional("since")?,
         until: params.optional("until")?,
