@@ -168,7 +168,7 @@ fn missing_ledger_is_named() {
     let home = Home::new();
     let folder = home.root().join("state/ledger").display().to_string();
     for words in
-        [["ledger", "tail"].as_slice(), &["ledger", "verify"], &["ledger", "export"], &["trace", "0"]]
+        [["ledger", "tail"].as_slice(), &["ledger", "verify"], &["ledger", "export"], &["trace", "00000000"]]
     {
         let absent = home.run(words).must_exit(1);
         assert!(absent.stderr().contains(&format!("there is no ledger in {folder}\n")), "{absent}");

@@ -3,6 +3,7 @@
 mod approvals;
 mod hook;
 mod manifest;
+mod moment;
 mod policy;
 mod record;
 
@@ -13,7 +14,8 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
-use tool::{CallId, Category, Mode};
+use ledger::CallIdPrefix;
+use tool::{Category, Mode};
 
 use crate::command::ToolNameCompleter;
 use crate::presets::ProjectPreset;
@@ -28,7 +30,7 @@ pub(crate) use hook::{
 };
 pub(crate) use manifest::{ManifestCommand, ManifestKind};
 pub(crate) use policy::{AllowArgs, PolicyCommand, RecordArgs};
-pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, TraceArgs};
+pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, RecordForm, TraceArgs};
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out,
@@ -308,17 +310,27 @@ pub(crate) struct ChangeArgs {
 
 #[derive(Args)]
 pub(crate) struct CancelArgs {
-    /// Ids of the calls, as `sinew ps` shows them.
-    #[arg(value_name = "ID", required = true)]
-    pub(crate) ids: Vec<CallId>,
+    /// Ids of the calls, as `sinew ps` shows them; the first digits are enough.
+    #[arg(value_name = "ID", required = true, value_parser = record::call_id_prefix)]
+    pub(crate) ids: Vec<CallIdPrefix>,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }
 
 #[derive(Args)]
 pub(crate) struct UndoArgs {
-    /// Id of the call, from its result or the ledger.
-    pub(crate) call_id: CallId,
+    /// Id of the call, from its result or the ledger; the first digits are enough.
+    #[arg(value_parser = record::call_id_prefix, required_unless_present_any = ["last", "since"])]
+    pub(crate) call_id: Option<CallIdPrefix>,
+    /// Undo the last call that can be undone.
+    #[arg(long, conflicts_with_all = ["call_id", "since"])]
+    pub(crate) last: bool,
+    /// Undo every call since this time, newest first, after one confirmation: 20m, 2h, today, "last night", ….
+    #[arg(long, value_name = "WHEN", value_parser = moment::moment, conflicts_with = "call_id")]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// With --since: do not ask for confirmation.
+    #[arg(long, requires = "since")]
+    pub(crate) yes: bool,
     /// Show what would be undone and change nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,

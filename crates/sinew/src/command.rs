@@ -3,6 +3,7 @@
 mod allow;
 mod approvals;
 mod call;
+mod call_ids;
 mod callers;
 mod check;
 mod completions;

@@ -8,7 +8,7 @@ use strict_yaml::{Document, YamlNode, YamlNodeKind};
 
 use crate::exit::CommandError;
 use crate::render;
-use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+use crate::terminal::{escape_invisible_line, print_message};
 
 /// Purpose of a project, with the policy that fits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -68,7 +68,7 @@ fn show(name: &str, text: &str) -> Result<(), CommandError> {
     for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
         table.add_row(row);
     }
-    print_result_line(table)
+    render::print_table(table)
 }
 
 /// Returns one row for each rule: the tool, the key and its value.

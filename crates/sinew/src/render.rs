@@ -64,7 +64,7 @@ fn print_output(value: &Value) -> Result<(), CommandError> {
         print_external_text(text)
     } else if let Some(entries) = value["entries"].as_array().filter(|entries| is_directory_listing(entries))
     {
-        print_result_line(entry_table(entries))
+        print_table(entry_table(entries))
     } else {
         print_result_line(escape_invisible(&format!("{value:#}")))
     }
@@ -182,7 +182,7 @@ pub(crate) fn print_tool(definition: &ToolDefinition) -> Result<(), CommandError
             &escape_invisible_line(&parameter.description),
         ]);
     }
-    print_result_line(table)?;
+    print_table(table)?;
     match definition.example() {
         Some(example) => {
             print_result_line(format!("\nexample: sinew call {} --json '{example}'", definition.name()))
@@ -256,12 +256,40 @@ pub(crate) fn print_list<const COLUMNS: usize>(
     }
     let mut table = plain_table();
     table.set_header(header).add_rows(items.iter().map(row));
-    print_result_line(table)
+    print_table(table)
 }
 
 /// Returns a string field of a reply, with control characters made visible.
 pub(crate) fn text_field(value: &Value, key: &str) -> String {
     value[key].as_str().map(escape_invisible_line).unwrap_or_default()
+}
+
+/// Formats a duration in microseconds, milliseconds or seconds.
+pub(crate) fn duration(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+/// Formats a number of bytes in its largest unit.
+pub(crate) fn byte_count(bytes: u64) -> String {
+    let scaled = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KiB", scaled(1024)),
+        1_048_576..1_073_741_824 => format!("{} MiB", scaled(1_048_576)),
+        _ => format!("{} GiB", scaled(1_073_741_824)),
+    }
+}
+
+/// Prints a table without spaces at the ends of its lines.
+pub(crate) fn print_table(mut table: Table) -> Result<(), CommandError> {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    print_result_line(table.trim_fmt())
 }
 
 /// Creates a table without borders that fits the width of the terminal.
@@ -276,6 +304,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn numbers_are_rounded_for_people() {
+        assert_eq!([duration(999), duration(1_500), duration(2_340_000)], ["999 µs", "1.5 ms", "2.3 s"]);
+        assert_eq!(
+            [byte_count(1023), byte_count(1536), byte_count(10 << 20), byte_count(5 << 30)],
+            ["1023 B", "1.5 KiB", "10.0 MiB", "5.0 GiB"]
+        );
+    }
 
     #[test]
     fn json_output_is_printable_and_equal() {

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use tool::Mode;
 
 use super::approvals::parse_duration;
-use super::record::moment;
+use super::moment::moment;
 use super::{JsonArgs, PinArgs, mode_parser};
 
 #[derive(Args)]

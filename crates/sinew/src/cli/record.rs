@@ -2,27 +2,32 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use jiff::{SignedDuration, Timestamp};
-use ledger::RecordFilter;
+use jiff::Timestamp;
+use ledger::{CallIdPrefix, LedgerEntry, RecordFilter};
 use tool::Mode;
 
 use super::JsonArgs;
+use super::moment::moment;
+
+/// Outcomes that `--outcome` accepts.
+const OUTCOMES: [&str; 5] = ["done", "failed", "unknown", "not_started", "refused"];
 
 #[derive(Subcommand)]
 pub(crate) enum LedgerCommand {
-    /// Show the newest records.
+    /// Show the newest calls, one per line.
     Tail {
-        /// Number of records.
+        /// Number of calls and other events.
         #[arg(short = 'n', long, default_value_t = 20)]
         count: usize,
-        /// Keep printing new records.
+        /// Keep printing new calls.
         #[arg(short, long)]
         follow: bool,
         #[command(flatten)]
-        output: JsonArgs,
+        form: RecordForm,
     },
-    /// Show matching records, newest last.
+    /// Show the matching calls, one per line, newest last.
     Query {
         #[command(flatten)]
         filter: FilterArgs,
@@ -30,11 +35,11 @@ pub(crate) enum LedgerCommand {
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
-        output: JsonArgs,
+        form: RecordForm,
     },
-    /// Show all records of a call, or one record by sequence number.
+    /// Show a call: caller, rules, timeline, effects, receipt and how to undo it.
     Show {
-        /// Call id or sequence number.
+        /// Call id, or the first digits of one; or the sequence number of a record.
         id: String,
         #[command(flatten)]
         output: JsonArgs,
@@ -54,6 +59,17 @@ pub(crate) enum LedgerCommand {
     },
 }
 
+/// Form of a list of records.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct RecordForm {
+    /// Show one line per record instead of one per call.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+    /// Print the stored records, one JSON object per line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum LedgerExportFormat {
     Ndjson,
@@ -63,14 +79,14 @@ pub(crate) enum LedgerExportFormat {
 /// Record filter. A field that is absent matches every record.
 #[derive(Args)]
 pub(crate) struct FilterArgs {
-    /// Kind of record: decision, outcome (both include call), call, refusal, mode, start, stop, …
-    #[arg(long)]
+    /// Kind of record. A `call` is a decision and an outcome, and matches both.
+    #[arg(long, value_parser = PossibleValuesParser::new(LedgerEntry::KINDS))]
     kind: Option<String>,
     /// Tool name.
     #[arg(long)]
     tool: Option<String>,
-    /// Outcome: done, failed, unknown or refused.
-    #[arg(long)]
+    /// Outcome of the call.
+    #[arg(long, value_parser = PossibleValuesParser::new(OUTCOMES))]
     outcome: Option<String>,
     /// Mode in which the call was judged.
     #[arg(long, value_parser = super::mode_parser())]
@@ -84,7 +100,7 @@ pub(crate) struct FilterArgs {
     /// Trace id, 32 hexadecimal digits.
     #[arg(long)]
     trace: Option<String>,
-    /// Earliest time: 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z.
+    /// Earliest time: 30s, 10m, 2h or 7d ago, today, yesterday, "last night", a date, or RFC 3339.
     #[arg(long, value_parser = moment)]
     since: Option<Timestamp>,
     /// Latest time (exclusive), in the same form.
@@ -112,8 +128,12 @@ impl From<FilterArgs> for RecordFilter {
 
 #[derive(Args)]
 pub(crate) struct TraceArgs {
-    /// Trace id, or id of one of its calls.
-    pub(crate) id: String,
+    /// Trace id, or id of one of its calls; the first digits are enough.
+    #[arg(required_unless_present = "last")]
+    pub(crate) id: Option<String>,
+    /// Show the trace of the last call.
+    #[arg(long, conflicts_with = "id")]
+    pub(crate) last: bool,
     #[command(flatten)]
     pub(crate) output: JsonArgs,
 }
@@ -123,7 +143,7 @@ pub(crate) struct LogsArgs {
     /// Keep printing new lines.
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Earliest time: 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z.
+    /// Earliest time: 30s, 10m, 2h or 7d ago, today, yesterday, "last night", a date, or RFC 3339.
     #[arg(long, value_parser = moment)]
     pub(crate) since: Option<Timestamp>,
     /// Minimum severity: error, warn, info, debug or trace.
@@ -134,47 +154,8 @@ pub(crate) struct LogsArgs {
     pub(crate) json: bool,
 }
 
-/// Parses `30s`, `10m`, `2h`, `7d` or `2w` (ago), or an RFC 3339 time.
-pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
-    match parse_ago(text) {
-        Some(duration) => {
-            Timestamp::now().checked_sub(duration).map_err(|_| format!("`{text}` is too long ago"))
-        }
-        None => text
-            .parse()
-            .map_err(|_| "write 30s, 10m, 2h or 7d ago, or a time such as 2026-01-31T12:00:00Z".to_owned()),
-    }
-}
-
-fn parse_ago(text: &str) -> Option<SignedDuration> {
-    let unit = text.chars().last()?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        'w' => 7 * 24 * 60 * 60,
-        _ => return None,
-    };
-    let count: u32 = text.strip_suffix(unit)?.parse().ok()?;
-    Some(SignedDuration::from_secs(i64::from(count).checked_mul(seconds)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn relative_and_absolute_times_are_parsed() {
-        for (text, seconds) in
-            [("0s", 0), ("90s", 90), ("10m", 600), ("2h", 7200), ("7d", 604_800), ("1w", 604_800)]
-        {
-            assert_eq!(parse_ago(text), Some(SignedDuration::from_secs(seconds)), "{text}");
-        }
-        for wrong in ["", "m", "-1m", "1.5h", "10", "ten m", "10 m", "4294967296s", "yesterday"] {
-            assert!(moment(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(moment("2026-01-31T12:00:00Z").unwrap().as_second(), 1_769_860_800);
-        assert!(moment("4294967295w").is_err(), "before the earliest timestamp");
-    }
+/// Parses the first digits of a call id.
+pub(super) fn call_id_prefix(text: &str) -> Result<CallIdPrefix, String> {
+    CallIdPrefix::parse(text)
+        .ok_or_else(|| "a call id, or its first 4 or more hexadecimal digits, is required".to_owned())
 }

@@ -56,7 +56,7 @@ fn show_list(approvals: &[Value]) -> Result<(), CommandError> {
             shorten_summary(&text_field(approval, "summary")),
         ]);
     }
-    print_result_line(table)?;
+    render::print_table(table)?;
     print_message(paint(
         DIM_STYLE,
         "`sinew approvals show ID` shows the whole request; `sinew approvals watch` decides with one key",

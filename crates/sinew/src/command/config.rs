@@ -58,7 +58,7 @@ fn show(args: &ConfigShowArgs) -> Result<ExitKind, CommandError> {
         let from = from.as_deref().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
         table.add_row([format!("governance/{name}"), escape_invisible_line(&from)]);
     }
-    print_result_line(table)?;
+    render::print_table(table)?;
     Ok(ExitKind::Done)
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<ExitKind, CommandError> {
     run_step(&demo_home, LOCKDOWN)?;
     print_title("Every call is in the ledger, each line sealed to the one before")?;
     let records = demo_home.records()?;
-    print_result_line(record_table(&records))?;
+    render::print_table(record_table(&records))?;
     print_title("A changed, moved or truncated line is detected")?;
     demo_home.show_command(&["ledger", "verify"], ExitKind::Done)?;
     print_title("A trace shows where a call spent its time")?;

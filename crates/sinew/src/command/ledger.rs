@@ -1,5 +1,10 @@
 //! `sinew ledger`: reads the ledger files directly, with or without a running daemon.
 
+mod call_lines;
+mod call_page;
+
+pub(crate) use call_lines::recorded_target;
+
 use std::fs::OpenOptions;
 use std::io::{BufWriter, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
@@ -8,46 +13,54 @@ use std::time::Duration;
 
 use comfy_table::Table;
 use ledger::{
-    ExportFormat, LedgerError, LedgerReader, LedgerRecord, RecordFilter, VerifyFinding, VerifyReport, verify,
+    CallIdPrefix, ExportFormat, LedgerError, LedgerReader, LedgerRecord, RecordFilter, VerifyFinding,
+    VerifyReport, verify,
 };
 use serde_json::{Value, json};
 use tool::CallId;
 use tool::text::shorten;
 
-use crate::cli::{JsonArgs, LedgerCommand, LedgerExportFormat};
+use crate::cli::{JsonArgs, LedgerCommand, LedgerExportFormat, RecordForm};
+use crate::command::call_ids;
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint, print_result_line,
-    print_warning, stdout_error, wait_for_more,
+    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
+    print_result_line, print_warning, stdout_error, wait_for_more,
 };
 
 /// Polling interval of `--follow`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Maximum length of a call's target in a table line.
+/// Maximum length of a call's target in a table of records.
 const MAX_TARGET_LENGTH: usize = 15;
+/// Number of records that a call usually has at most: request and use of an approval, decision, outcome.
+const RECORDS_PER_CALL: usize = 4;
+/// Numbers of fewer digits are sequence numbers. No ledger has records with longer ones.
+const MIN_CALL_ID_LENGTH: usize = 12;
 
 pub(crate) fn run(command: LedgerCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let ledger_files = LedgerFiles::open(&context);
     match command {
-        LedgerCommand::Tail { count, follow, output } => {
-            let last = show_records(
-                &ledger_files.reader.tail(count).map_err(read_error(&ledger_files.folder))?,
-                output,
-            )?;
-            if follow { ledger_files.follow(last, output) } else { Ok(ExitKind::Done) }
+        LedgerCommand::Tail { count, follow, form } => {
+            let last = ledger_files.show_tail(count, form)?;
+            if follow { ledger_files.follow(last, form) } else { Ok(ExitKind::Done) }
         }
-        LedgerCommand::Query { filter, limit, output } => {
-            show_records(
-                &ledger_files.query(&RecordFilter { limit: Some(limit), ..filter.into() })?,
-                output,
-            )?;
+        LedgerCommand::Query { filter, limit, form } => {
+            let found = ledger_files.query(&RecordFilter { limit: Some(limit), ..filter.into() })?;
+            if found.is_empty() {
+                print_message("no record matches");
+            }
+            ledger_files.show(&found, form)?;
+            if found.len() == limit && !form.json {
+                let line = format!("at most {limit} records are shown, the newest; `--limit` changes it");
+                print_message(paint(DIM_STYLE, line));
+            }
             Ok(ExitKind::Done)
         }
-        LedgerCommand::Show { id, output } => ledger_files.show_record(&id, output),
+        LedgerCommand::Show { id, output } => ledger_files.show_page(&context, &id, output),
         LedgerCommand::Verify(output) => verify_ledger(&context, output),
         LedgerCommand::Export { filter, format, output } => {
             ledger_files.export(&filter.into(), format, output.as_deref())
@@ -74,34 +87,91 @@ impl LedgerFiles {
         Ok(found)
     }
 
-    fn follow(&self, mut last: Option<u64>, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    /// Shows the last calls and returns the sequence number of the last record.
+    fn show_tail(&self, count: usize, form: RecordForm) -> Result<Option<u64>, CommandError> {
+        if form.raw || form.json {
+            let records = self.reader.tail(count).map_err(read_error(&self.folder))?;
+            return self.show(&records, form);
+        }
+        // A call has at most a few records, so the lines of this many include the last calls.
+        let records =
+            self.reader.tail(count.saturating_mul(RECORDS_PER_CALL)).map_err(read_error(&self.folder))?;
+        let lines = call_lines::call_lines(&records, &self.reader);
+        let first = lines.len().saturating_sub(count);
+        print_lines(lines.get(first..).unwrap_or_default())?;
+        Ok(records.last().map(|record| record.seq))
+    }
+
+    /// Shows records and returns the sequence number of the last one.
+    fn show(&self, records: &[LedgerRecord], form: RecordForm) -> Result<Option<u64>, CommandError> {
+        if form.json {
+            records.iter().try_for_each(|record| print_result_line(record.line()))?;
+        } else if form.raw && !records.is_empty() {
+            render::print_table(record_table(records))?;
+        } else {
+            print_lines(&call_lines::call_lines(records, &self.reader))?;
+        }
+        Ok(records.last().map(|record| record.seq))
+    }
+
+    fn follow(&self, mut last: Option<u64>, form: RecordForm) -> Result<ExitKind, CommandError> {
         loop {
             wait_for_more(POLL_INTERVAL)?;
             let new = self.query(&RecordFilter { after_seq: last.or(Some(0)), ..RecordFilter::default() })?;
-            last = show_records(&new, output)?.or(last);
+            last = match form.raw || form.json {
+                true => self.show(&new, form)?,
+                false => {
+                    // A call gets its line when it ends or waits for the operator, so it has one.
+                    let mut lines = call_lines::call_lines(&new, &self.reader);
+                    lines.retain(|line| !line.is_running());
+                    print_lines(&lines)?;
+                    new.last().map(|record| record.seq)
+                }
+            }
+            .or(last);
         }
     }
 
-    fn show_record(&self, id: &str, output: JsonArgs) -> Result<ExitKind, CommandError> {
-        let wanted = match (id.parse::<u64>(), id.parse::<CallId>()) {
-            (Ok(seq), _) => RecordFilter {
+    fn show_page(
+        &self,
+        context: &CommandContext,
+        id: &str,
+        output: JsonArgs,
+    ) -> Result<ExitKind, CommandError> {
+        let seq = id.parse::<u64>().ok().filter(|_| id.len() < MIN_CALL_ID_LENGTH);
+        let wanted = match (seq, CallIdPrefix::parse(id)) {
+            (Some(seq), _) => RecordFilter {
                 after_seq: seq.checked_sub(1),
                 before_seq: seq.checked_add(1),
                 ..RecordFilter::default()
             },
-            (_, Ok(call)) => RecordFilter { call_id: Some(call), ..RecordFilter::default() },
+            (_, Some(prefix)) => {
+                let call_id = Some(call_ids::find_recorded(context, &prefix)?);
+                RecordFilter { call_id, ..RecordFilter::default() }
+            }
             _ => return Err(CommandError::usage(format!("`{id}` is neither a call id nor a number"))),
         };
-        let found = self.query(&wanted)?;
+        let mut found = self.query(&wanted)?;
         if found.is_empty() {
             return Err(CommandError::failed(format!("no record of `{id}`")).with_hint("sinew ledger tail"));
         }
-        for record in &found {
-            print_result_line(if output.json {
-                record.line().to_owned()
-            } else {
-                escape_invisible(&format!("{:#}", record.json()))
-            })?;
+        if output.json {
+            found.iter().try_for_each(|record| print_result_line(record.line()))?;
+            return Ok(ExitKind::Done);
+        }
+        let call_id =
+            found.first().and_then(|record| text_field(&record.json(), "call_id").parse::<CallId>().ok());
+        match call_id {
+            Some(call_id) => {
+                if seq.is_some() {
+                    found =
+                        self.query(&RecordFilter { call_id: Some(call_id), ..RecordFilter::default() })?;
+                }
+                call_page::print(&found)?;
+            }
+            None => found.iter().try_for_each(|record| {
+                print_result_line(escape_invisible(&format!("{:#}", record.json())))
+            })?,
         }
         Ok(ExitKind::Done)
     }
@@ -139,18 +209,17 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> CommandError {
     CommandError::usage(format!("{} cannot be written: {error}", path.display()))
 }
 
-/// Prints records and returns the sequence number of the last one.
-fn show_records(records: &[LedgerRecord], output: JsonArgs) -> Result<Option<u64>, CommandError> {
-    if output.json {
-        records.iter().try_for_each(|record| print_result_line(record.line()))?;
-    } else if !records.is_empty() {
-        print_result_line(record_table(records))?;
+/// Prints the lines of calls, fitted to the terminal.
+fn print_lines(lines: &[call_lines::CallLine]) -> Result<(), CommandError> {
+    if lines.is_empty() {
+        return Ok(());
     }
-    Ok(records.last().map(|record| record.seq))
+    let width = render::plain_table().width();
+    render::print_table(call_lines::table(lines, width))
 }
 
 /// Returns a table with one line per record.
-pub(crate) fn record_table(records: &[LedgerRecord]) -> Table {
+fn record_table(records: &[LedgerRecord]) -> Table {
     let mut table = render::plain_table();
     table.set_header(["SEQ", "TIME", "KIND", "SUBJECT", "OUTCOME", "CALL"]);
     for record in records {
@@ -180,7 +249,8 @@ pub(crate) fn record_subject(record: &Value) -> String {
         "stop" => text_field(record, "reason").to_owned(),
         "note" => text_field(record, "about").to_owned(),
         "decision" | "call" | "refusal" => {
-            format!("{} {}", text_field(record, "tool"), call_target(record)).trim_end().to_owned()
+            let target = shorten_target(&call_target(record));
+            format!("{} {target}", text_field(record, "tool")).trim_end().to_owned()
         }
         _ => text_field(record, "tool").to_owned(),
     })
@@ -191,23 +261,23 @@ fn call_target(record: &Value) -> String {
     let first = |key: &str| record.pointer(&format!("/facts/{key}/0"));
     if let Some(words) = first("commands").and_then(Value::as_array) {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
-        return shorten(&words.join(" "), MAX_TARGET_LENGTH).into_owned();
+        return escape_invisible_line(&words.join(" "));
     }
     if let Some(host) = first("hosts").and_then(Value::as_str) {
-        return shorten(host, MAX_TARGET_LENGTH).into_owned();
+        return escape_invisible_line(host);
     }
     let path = first("paths").map(|path| [text_field(path, "canonical"), text_field(path, "typed")]);
-    path.and_then(|names| names.into_iter().find(|name| !name.is_empty()))
-        .map(shorten_path)
-        .unwrap_or_default()
+    let path = path.and_then(|names| names.into_iter().find(|name| !name.is_empty()));
+    path.map(escape_invisible_line).unwrap_or_default()
 }
 
-/// Shortens a path at its beginning, because its end is more informative.
-fn shorten_path(path: &str) -> String {
-    let from = path.chars().count().saturating_sub(MAX_TARGET_LENGTH);
-    match from {
-        0 => path.to_owned(),
-        from => format!("…{}", path.chars().skip(from).collect::<String>()),
+/// Shortens a path at its beginning, because its end is more informative, and another target at its end.
+fn shorten_target(target: &str) -> String {
+    let from = target.chars().count().saturating_sub(MAX_TARGET_LENGTH);
+    match (from, target.starts_with(['/', '~'])) {
+        (0, _) => target.to_owned(),
+        (from, true) => format!("…{}", target.chars().skip(from).collect::<String>()),
+        (_, false) => shorten(target, MAX_TARGET_LENGTH).into_owned(),
     }
 }
 

@@ -70,7 +70,7 @@ fn history(limit: usize, output: JsonArgs) -> Result<ExitKind, CommandError> {
     if found.is_empty() {
         print_message("the mode has never changed");
     } else {
-        print_result_line(table)?;
+        render::print_table(table)?;
     }
     Ok(ExitKind::Done)
 }

@@ -57,21 +57,22 @@ impl PinSource {
 }
 
 impl PinSource {
-    /// Sends a request to the control socket, and repeats it with the PIN if the daemon requires one.
+    /// Sends a request to the control socket, with the PIN if it was already read, and repeats it with the PIN if the
+    /// daemon requires one.
     pub(crate) fn request_control(
-        mut self,
+        &mut self,
         context: &CommandContext,
         method: &str,
         mut params: Value,
     ) -> Result<Value, CommandError> {
         loop {
+            if let Some(params) = params.as_object_mut() {
+                params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
+            }
             match context.try_request_control(method, &params)? {
                 Ok(reply) => return Ok(reply),
                 Err(ClientError::Rpc { data, .. }) if data.get("code") == Some(&json!("pin_needed")) => {
                     self.read_pin()?;
-                    if let Some(params) = params.as_object_mut() {
-                        params.extend(self.known().map(|pin| ("pin".to_owned(), json!(pin))));
-                    }
                 }
                 Err(error) => return Err(context.client_error(&error)),
             }

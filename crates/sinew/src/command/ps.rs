@@ -1,17 +1,23 @@
 //! `sinew ps` and `sinew cancel`: list and cancel the calls in progress. The daemon holds the list of calls.
 
+use ledger::{CallIdPrefix, LedgerReader};
 use serde_json::{Value, json};
+use tool::CallId;
 
 use crate::cli::{CancelArgs, JsonArgs};
-use crate::command::each;
+use crate::command::ledger::recorded_target;
+use crate::command::{call_ids, each};
 use crate::command_context::CommandContext;
+use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render::{self, text_field};
 use crate::terminal::{escape_invisible_line, print_result_line, print_warning};
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let reply = CommandContext::from_environment()?.request_control("control/calls.list", json!({}))?;
-    let header = ["CALL", "STATE", "AGE", "TOOL", "CALLER", "SESSION"];
+    let context = CommandContext::from_environment()?;
+    let reply = context.request_control("control/calls.list", json!({}))?;
+    let reader = LedgerReader::new(&compose::ledger_dir(&context));
+    let header = ["CALL", "STATE", "AGE", "TOOL", "TARGET", "CALLER", "SESSION"];
     render::reply(output, reply, |reply| {
         render::print_list(render::items(reply, "calls"), "no call is in progress", header, |call| {
             let caller = &call["caller"];
@@ -20,6 +26,8 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
                 state_text(call),
                 age_text(call["age_ms"].as_u64().unwrap_or_default()),
                 text_field(call, "tool"),
+                // The decision or the approval request names the target. A call that is still checked has neither.
+                recorded_target(&reader, &text_field(call, "call_id")).unwrap_or_default(),
                 caller_name(caller),
                 text_field(caller, "session"),
             ]
@@ -29,7 +37,8 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    each(&args.ids, "calls", args.output.json, |id| {
+    each(&args.ids, "calls", args.output.json, |prefix| {
+        let id = active_call(&context, prefix)?;
         let reply = context.request_control("control/calls.cancel", json!({"call_id": id}))?;
         match reply.get("ended") == Some(&json!(true)) {
             _ if args.output.json => {}
@@ -38,6 +47,18 @@ pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
         }
         Ok(reply)
     })
+}
+
+/// Returns the only call in progress whose id starts with these digits.
+fn active_call(context: &CommandContext, prefix: &CallIdPrefix) -> Result<CallId, CommandError> {
+    if let Some(id) = prefix.whole_id() {
+        return Ok(id);
+    }
+    let reply = context.request_control("control/calls.list", json!({}))?;
+    let calls = render::items(&reply, "calls");
+    let candidates: Vec<(String, String)> =
+        calls.iter().map(|call| (text_field(call, "call_id"), text_field(call, "tool"))).collect();
+    call_ids::only(&candidates, prefix, "`sinew ps` shows the calls in progress")
 }
 
 /// Returns the state of a call in a few words.

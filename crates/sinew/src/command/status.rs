@@ -10,8 +10,7 @@ use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_result_line,
-    print_warning,
+    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_warning,
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -93,7 +92,7 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);
     }
-    print_result_line(table)
+    render::print_table(table)
 }
 
 /// Describes a setting that the file descriptor limit reduces.

@@ -1,10 +1,12 @@
 //! `sinew tools`: lists and shows the tools of the running daemon, else those of the configuration.
 
+use std::collections::BTreeSet;
+
 use execution::ToolFilter;
 use serde_json::json;
-use tool::ToolDefinition;
 use tool::definition::ToolFormat;
 use tool::text::nearest_word;
+use tool::{Category, ToolDefinition};
 
 use crate::cli::{JsonArgs, ToolsCommand};
 use crate::command_context::CommandContext;
@@ -16,6 +18,9 @@ pub(crate) fn run(command: ToolsCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     match command {
         ToolsCommand::List { mode, category, output } => {
+            if let Some(category) = &category {
+                check_category(&context, category)?;
+            }
             list(&context.definitions(&ToolFilter { mode, category })?, output)
         }
         ToolsCommand::Show { name, output } => {
@@ -30,13 +35,25 @@ pub(crate) fn find_tool<'a>(definitions: &'a [ToolDefinition], name: &str) -> Op
     definitions.iter().find(|definition| definition.matches_name(name))
 }
 
+/// Refuses a category that no tool has, with the ones that exist.
+fn check_category(context: &CommandContext, category: &Category) -> Result<(), CommandError> {
+    let definitions = context.definitions(&ToolFilter::default())?;
+    let known: BTreeSet<&str> = definitions.iter().map(|definition| definition.category().as_str()).collect();
+    if known.contains(category.as_str()) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.into_iter().collect();
+    let problem = CommandError::usage(format!("no tool has the category `{category}`"));
+    Err(problem.with_hint(format!("the categories are {}", known.join(", "))))
+}
+
 fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), CommandError> {
     if output.json {
         let tools: Vec<_> =
             definitions.iter().map(|definition| ToolFormat::Native.export(definition)).collect();
         print_result_line(json!({"schema_version": 1, "tools": tools}))
     } else {
-        print_result_line(render::tool_table(definitions))
+        render::print_table(render::tool_table(definitions))
     }
 }
 

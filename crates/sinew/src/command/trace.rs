@@ -1,16 +1,15 @@
 //! `sinew trace`: shows the calls of one trace as a tree, each with the timeline of its stages.
 
-use std::path::Path;
-
-use ledger::{LedgerReader, LedgerRecord, RecordFilter};
+use ledger::{CallIdPrefix, LedgerReader, LedgerRecord, RecordFilter};
 use serde_json::{Value, json};
-use tool::CallId;
 
 use crate::cli::TraceArgs;
+use crate::command::call_ids;
 use crate::command::ledger::read_error;
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
 };
@@ -19,7 +18,7 @@ const WIDTH: usize = 40;
 
 pub(crate) fn run(args: &TraceArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    let records = trace_records(&compose::ledger_dir(&context), &args.id)?;
+    let records = trace_records(&context, args.id.as_deref())?;
     if args.output.json {
         let records: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
         print_result_line(json!({"schema_version": 1, "records": records}))?;
@@ -34,23 +33,42 @@ pub(crate) fn run(args: &TraceArgs) -> Result<ExitKind, CommandError> {
     Ok(ExitKind::Done)
 }
 
-/// Returns all records of a trace, oldest first. A call id selects the trace that the call belongs to.
-fn trace_records(folder: &Path, id: &str) -> Result<Vec<LedgerRecord>, CommandError> {
-    let reader = LedgerReader::new(folder);
+/// Returns all records of a trace, oldest first. A call id selects the trace that the call belongs to, and no id that of
+/// the last call.
+fn trace_records(context: &CommandContext, id: Option<&str>) -> Result<Vec<LedgerRecord>, CommandError> {
+    let folder = compose::ledger_dir(context);
+    let reader = LedgerReader::new(&folder);
     let unknown = || {
-        let problem = CommandError::failed(format!("no record of trace or call `{id}`"));
+        let shown = id.unwrap_or("the last call");
+        let problem = CommandError::failed(format!("no record of trace or call `{shown}`"));
         problem.with_hint("take `metadata.trace_id` or `metadata.call_id` of a result")
     };
-    // A trace id has 32 hexadecimal digits; only a call id contains hyphens.
-    let trace = match id.parse::<CallId>().ok().filter(|_| id.contains('-')) {
-        Some(call) => {
-            let records = reader.call(call).map_err(read_error(folder))?;
-            text_at(&records.first().ok_or_else(unknown)?.json(), "/trace/trace_id")
+    let trace_of = |records: Vec<LedgerRecord>| match records.first() {
+        Some(record) => Ok(text_at(&record.json(), "/trace/trace_id")),
+        None => Err(unknown()),
+    };
+    let is_trace_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let trace = match id {
+        Some(id) if is_trace_id(id) => id.to_ascii_lowercase(),
+        Some(id) => {
+            let prefix = CallIdPrefix::parse(id).ok_or_else(unknown)?;
+            let call = call_ids::find_recorded(context, &prefix)?;
+            trace_of(reader.call(call).map_err(read_error(&folder))?)?
         }
-        None => id.to_ascii_lowercase(),
+        None => {
+            let last = ["outcome", "refusal"].map(|kind| RecordFilter {
+                kind: Some(kind.to_owned()),
+                limit: Some(1),
+                ..RecordFilter::default()
+            });
+            let found: Result<Vec<_>, _> = last.iter().map(|filter| reader.query(filter)).collect();
+            let mut found = found.map_err(read_error(&folder))?.concat();
+            found.sort_by_key(|record| std::cmp::Reverse(record.seq));
+            trace_of(found)?
+        }
     };
     let filter = RecordFilter { trace: Some(trace), ..RecordFilter::default() };
-    let mut records = reader.query(&filter).map_err(read_error(folder))?;
+    let mut records = reader.query(&filter).map_err(read_error(&folder))?;
     records.reverse();
     if records.is_empty() { Err(unknown()) } else { Ok(records) }
 }
@@ -109,12 +127,17 @@ fn stages(body: &Value) -> Vec<Bar> {
     bars
 }
 
+/// Draws the stages of a record, one bar per line.
+pub(super) fn stage_bars(body: &Value) -> Vec<String> {
+    draw_bars(&stages(body), body.get("latency_us").and_then(Value::as_u64).unwrap_or(0), WIDTH)
+}
+
 fn draw_call(call: &TraceCall, all: &[TraceCall], depth: usize) -> Result<(), CommandError> {
     let indent = "  ".repeat(depth);
     let style = if call.outcome == "done" { SUCCESS_STYLE } else { ERROR_STYLE };
     let end =
         if call.outcome.is_empty() { "in progress".to_owned() } else { escape_invisible_line(&call.outcome) };
-    let time = duration(call.latency_us);
+    let time = render::duration(call.latency_us);
     let name = paint(HEADING_STYLE, escape_invisible_line(&call.tool));
     print_result_line(format!(
         "{indent}└ {name} {} {time} {}",
@@ -157,18 +180,9 @@ fn draw_bars(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
                 column(bar.start_us + bar.duration_us).saturating_sub(start).max(1).min(width - start);
             let rest = width - start - length;
             let line = [" ".repeat(start), "█".repeat(length), " ".repeat(rest)].concat();
-            format!("{:<16}│{line}│ {}", bar.name, duration(bar.duration_us))
+            format!("{:<16}│{line}│ {}", bar.name, render::duration(bar.duration_us))
         })
         .collect()
-}
-
-/// Formats a duration in microseconds, milliseconds or seconds.
-fn duration(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us} µs"),
-        1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
-        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
-    }
 }
 
 #[cfg(test)]
@@ -203,6 +217,5 @@ mod tests {
                 assert_eq!(line.split('│').nth(1).unwrap().chars().count(), 10);
             }
         }
-        assert_eq!([duration(999), duration(1_500), duration(2_340_000)], ["999 µs", "1.5 ms", "2.3 s"]);
     }
 }

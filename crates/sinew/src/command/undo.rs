@@ -1,48 +1,139 @@
 //! `sinew undo`: reverses the changes of a call, through the daemon if one runs, else in this process. Both
 //! record it in the ledger.
 
-use serde_json::{Value, json};
+mod plan;
 
-use crate::cli::UndoArgs;
-use crate::command::{call, pin};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use execution::ToolExecutionLayer;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+use tool::CallId;
+
+use self::plan::{UndoPlan, undoable_calls};
+use crate::cli::{PinArgs, UndoArgs};
+use crate::command::{call, call_ids, pin};
 use crate::command_context::{CommandBackend, CommandContext};
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    DIM_STYLE, escape_invisible, escape_invisible_line, paint, print_message, print_result_line,
-    print_warning,
+    DIM_STYLE, confirm, escape_invisible, escape_invisible_line, is_interactive, paint, print_message,
+    print_result_line, print_warning,
 };
 
 pub(crate) fn run(args: &UndoArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    let params = json!({"call_id": args.call_id, "dry_run": args.dry_run});
-    let reply = match context.daemon_or_state_lock()? {
-        CommandBackend::Daemon => {
-            pin::PinSource::from_args(args.pin).request_control(&context, "control/undo", params)?
+    if let Some(since) = args.since {
+        return undo_since(&context, args, since);
+    }
+    let id = match &args.call_id {
+        Some(prefix) => call_ids::find_recorded(&context, prefix)?,
+        None => {
+            let last = undoable_calls(&context, None)?.into_iter().next();
+            let last = last.ok_or_else(|| CommandError::failed("no recorded call can be undone"))?;
+            print_message(format!("undoing {} ({})", last.id, last.tool));
+            last.id
         }
-        CommandBackend::Local(_state) => in_this_process(&context, args)?,
     };
+    let reply = with_undo(&context, args.pin, |undo| undo(id, args.dry_run))?;
     render::reply(args.output, reply, |reply| show(reply, args.dry_run))
 }
 
-fn in_this_process(context: &CommandContext, args: &UndoArgs) -> Result<Value, CommandError> {
-    let runtime = context.runtime()?;
-    let layer = compose::embedded_layer(context)?;
-    let mut source = pin::PinSource::from_args(args.pin);
-    if !args.dry_run && layer.approvals().pin().is_set() {
+/// Undoes every call since a time, newest first, after one confirmation of the plan. Stops at the first call that cannot be
+/// undone, so that no older change is reverted below a newer one.
+fn undo_since(context: &CommandContext, args: &UndoArgs, since: Timestamp) -> Result<ExitKind, CommandError> {
+    let calls = undoable_calls(context, Some(since))?;
+    if calls.is_empty() {
+        print_message("no call since then can be undone");
+        return render::reply(args.output, json!({"undone": []}), |_| Ok(()));
+    }
+    let undone = with_undo(context, args.pin, |undo| {
+        let plan = UndoPlan::make(&calls, |id| undo(id, true));
+        if !args.output.json {
+            plan.print()?;
+        }
+        if let Some(conflict) = plan.first_conflict() {
+            return Err(CommandError::failed(conflict).with_hint(
+                "nothing was undone; undo the calls before it one by one with `sinew undo CALL_ID`",
+            ));
+        }
+        if args.dry_run {
+            return Ok(Vec::new());
+        }
+        let question = format!("undo these {} calls?", calls.len());
+        if !(args.yes || is_interactive() && confirm(&question)) {
+            return Err(CommandError::new(ExitKind::Refused, "nothing was undone: not confirmed")
+                .with_hint("`--yes` confirms without a prompt, `--dry-run` only shows the plan"));
+        }
+        let mut replies = Vec::new();
+        for call in &calls {
+            match undo(call.id, false) {
+                Ok(reply) => replies.push(reply),
+                Err(error) => {
+                    let text =
+                        format!("{} calls were undone, then {}: {}", replies.len(), call.id, error.message);
+                    return Err(CommandError { message: text, ..error });
+                }
+            }
+        }
+        Ok(replies)
+    })?;
+    render::reply(args.output, json!({"dry_run": args.dry_run, "undone": undone}), |_| match args.dry_run {
+        true => {
+            print_warning("dry run: nothing was changed");
+            Ok(())
+        }
+        false => print_result_line(format!("undid {} calls", undone.len())),
+    })
+}
+
+/// Undo of one call, or with `true` its preview, through the daemon or in this process.
+type UndoCall<'a> = dyn Fn(CallId, bool) -> Result<Value, CommandError> + 'a;
+
+/// Calls `work` with a connection to the daemon if one runs, else with the layer of this process.
+fn with_undo<T>(
+    context: &CommandContext,
+    pin: PinArgs,
+    work: impl FnOnce(&UndoCall<'_>) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
+    let source = RefCell::new(pin::PinSource::from_args(pin));
+    match context.daemon_or_state_lock()? {
+        CommandBackend::Daemon => work(&|id, dry_run| {
+            let params = json!({"call_id": id, "dry_run": dry_run});
+            source.borrow_mut().request_control(context, "control/undo", params)
+        }),
+        CommandBackend::Local(_state) => {
+            let (runtime, layer) = (context.runtime()?, compose::embedded_layer(context)?);
+            let done = work(&|id, dry_run| in_this_process(&runtime, &layer, &source, id, dry_run));
+            layer.close("sinew undo finished");
+            done
+        }
+    }
+}
+
+fn in_this_process(
+    runtime: &Runtime,
+    layer: &Arc<ToolExecutionLayer>,
+    source: &RefCell<pin::PinSource>,
+    id: CallId,
+    dry_run: bool,
+) -> Result<Value, CommandError> {
+    let mut source = source.borrow_mut();
+    if !dry_run && layer.approvals().pin().is_set() && source.known().is_none() {
         source.read_pin()?;
     }
     let by = call::caller("sinew undo");
     let undone = runtime.block_on(async {
-        if args.dry_run {
-            return Ok(server::preview_undo(&layer, args.call_id).await);
+        if dry_run {
+            return Ok(server::preview_undo(layer, id).await);
         }
         let proof = layer.approvals().pin().verify(source.known().map(str::to_owned)).await;
         let proof = proof.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))?;
-        Ok::<_, CommandError>(server::undo(&layer, args.call_id, &by, proof).await)
+        Ok::<_, CommandError>(server::undo(layer, id, &by, proof).await)
     });
-    layer.close("sinew undo finished");
     undone?.map_err(CommandError::failed)
 }
 

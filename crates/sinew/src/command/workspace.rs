@@ -107,7 +107,7 @@ fn list(context: &CommandContext, output: JsonArgs) -> Result<(), CommandError> 
                 access_keyword(known.access).to_owned(),
             ]);
         }
-        print_result_line(table)
+        render::print_table(table)
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
         let state = if path.exists() { "" } else { "not written: the built-in configuration applies" };
         table.add_row([(*name).to_owned(), escape_invisible_line(&path.to_string_lossy()), state.to_owned()]);
     }
-    print_result_line(table)?;
+    render::print_table(table)?;
     Ok(ExitKind::Done)
 }
 

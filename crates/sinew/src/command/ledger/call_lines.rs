@@ -1,0 +1,284 @@
+//! One line per call, from its decision, outcome, approval and refusal records; other events have a line each.
+
+use anstyle::Style;
+use comfy_table::Table;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use ledger::{LedgerReader, LedgerRecord, RecordFilter};
+use serde_json::Value;
+use tool::CallId;
+
+use super::{call_target, record_outcome, record_subject, text_field};
+use crate::render;
+use crate::terminal::{DIM_STYLE, ERROR_STYLE, WARNING_STYLE, escape_invisible_line, paint};
+
+/// Kinds of records that make up a call.
+const CALL_KINDS: [&str; 5] = ["decision", "outcome", "call", "refusal", "approval"];
+/// Lengths of a short id: the time in milliseconds, then further groups if two calls share it.
+const SHORT_ID_LENGTHS: [usize; 4] = [13, 18, 23, 36];
+/// Width of a target if the output is not a terminal.
+const UNLIMITED: usize = 4096;
+/// Smallest width of a target: below it, lines are longer than the terminal instead.
+const MIN_TARGET_WIDTH: usize = 12;
+
+/// State of a call, or another event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CallLine {
+    /// Sequence number of the last record.
+    seq: u64,
+    time: Timestamp,
+    /// Id of the call, also for its undo; empty for other events.
+    id: String,
+    is_call: bool,
+    name: String,
+    target: String,
+    outcome: String,
+    state: LineState,
+    latency_us: Option<u64>,
+}
+
+/// Meaning of a line, shown as its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineState {
+    /// The call ended as intended, or the line is not about a call.
+    Ordinary,
+    /// The call runs.
+    Running,
+    /// The operator was or is asked.
+    Approval,
+    /// The call was refused or failed.
+    Problem,
+}
+
+impl LineState {
+    fn style(self) -> Style {
+        match self {
+            LineState::Ordinary => Style::new(),
+            LineState::Running => DIM_STYLE,
+            LineState::Approval => WARNING_STYLE,
+            LineState::Problem => ERROR_STYLE,
+        }
+    }
+}
+
+/// Returns the lines of these records, in the order in which the calls began. `reader` finds the target of a call whose
+/// decision is not among them.
+pub(super) fn call_lines(records: &[LedgerRecord], reader: &LedgerReader) -> Vec<CallLine> {
+    let mut lines: Vec<CallLine> = Vec::new();
+    for record in records {
+        let body = record.json();
+        let id = text_field(&body, "call_id");
+        let kind = record.entry.kind();
+        let is_step = kind == "checkpoint" || (kind == "undo" && text_field(&body, "event") == "restoring");
+        let is_known = |line: &&mut CallLine| line.is_call && !id.is_empty() && line.id == id;
+        let known = lines.iter_mut().rev().find(|line| CALL_KINDS.contains(&kind) && is_known(line));
+        match known {
+            _ if is_step => {}
+            Some(line) => line.add(record.seq, &body),
+            None => {
+                let mut line = CallLine::new(record, &body);
+                if ["outcome", "approval"].contains(&kind) {
+                    line.target = recorded_target(reader, id).unwrap_or_default();
+                }
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+/// Reads the target of a call from its decision.
+pub(crate) fn recorded_target(reader: &LedgerReader, id: &str) -> Option<String> {
+    let call_id: CallId = id.parse().ok()?;
+    let filter = RecordFilter { call_id: Some(call_id), ..RecordFilter::default() };
+    let records = reader.query(&filter).ok()?;
+    let targets = records.iter().map(|record| call_target(&record.json()));
+    targets.into_iter().find(|target| !target.is_empty())
+}
+
+impl CallLine {
+    fn new(record: &LedgerRecord, body: &Value) -> CallLine {
+        let kind = record.entry.kind();
+        let is_call = CALL_KINDS.contains(&kind);
+        let mut line = CallLine {
+            seq: record.seq,
+            time: record.time,
+            id: escape_invisible_line(text_field(body, "call_id")),
+            is_call,
+            name: escape_invisible_line(if is_call { text_field(body, "tool") } else { kind }),
+            target: if is_call { String::new() } else { record_subject(body) },
+            outcome: if is_call { String::new() } else { record_outcome(body) },
+            state: LineState::Ordinary,
+            latency_us: None,
+        };
+        if is_call {
+            line.add(record.seq, body);
+        }
+        line
+    }
+
+    /// Adds a further record of the same call.
+    fn add(&mut self, seq: u64, body: &Value) {
+        self.seq = seq;
+        if self.target.is_empty() {
+            self.target = call_target(body);
+        }
+        let was_asked = self.state == LineState::Approval || body.get("approval_id").is_some();
+        let (outcome, state) = match (text_field(body, "kind"), text_field(body, "outcome")) {
+            ("decision", _) => ("running".to_owned(), LineState::Running),
+            ("approval", _) => (approval_text(text_field(body, "event")), LineState::Approval),
+            ("refusal", _) => match text_field(body, "code") {
+                "approval_pending" => ("waiting for approval".to_owned(), LineState::Approval),
+                code => (format!("refused: {}", escape_invisible_line(code)), LineState::Problem),
+            },
+            (_, "done") => ("done".to_owned(), LineState::Ordinary),
+            (_, other) => (escape_invisible_line(&other.replace('_', " ")), LineState::Problem),
+        };
+        (self.outcome, self.state) = match state {
+            LineState::Running | LineState::Ordinary if was_asked => (
+                format!("{outcome}, approved").replace(", approved, approved", ", approved"),
+                LineState::Approval,
+            ),
+            state => (outcome, state),
+        };
+        self.latency_us = body.get("latency_us").and_then(Value::as_u64).or(self.latency_us);
+    }
+
+    /// Returns true for a call that was decided and has not ended.
+    pub(super) fn is_running(&self) -> bool {
+        self.outcome.starts_with("running")
+    }
+}
+
+fn approval_text(event: &str) -> String {
+    match event {
+        "requested" => "waiting for approval".to_owned(),
+        "granted" => "approved, not run yet".to_owned(),
+        "used" => "approved".to_owned(),
+        other => format!("approval {}", escape_invisible_line(other)),
+    }
+}
+
+/// Returns a table of the lines that fits a terminal of this width. Ids and outcomes are whole; a target loses its
+/// beginning, because its end is more informative.
+pub(super) fn table(lines: &[CallLine], width: Option<u16>) -> Table {
+    let today = Timestamp::now().to_zoned(TimeZone::system()).date();
+    let date_of = |line: &CallLine| line.time.to_zoned(TimeZone::system()).date();
+    let form = if lines.iter().all(|line| date_of(line) == today) { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    let length = short_id_length(&lines.iter().map(|line| line.id.as_str()).collect::<Vec<_>>());
+    let others = |line: &CallLine| {
+        let texts = [&line.name, &line.outcome];
+        texts.map(|text| text.chars().count()).iter().sum::<usize>()
+    };
+    // Time, id and duration are as wide as their content; two spaces stand between columns.
+    let fixed = if form.len() > 8 { 19 } else { 8 } + length + 8 + 5 * 2;
+    let widest = lines.iter().map(others).max().unwrap_or(0);
+    let room = width.map_or(UNLIMITED, |width| usize::from(width).saturating_sub(fixed + widest));
+    let mut table = render::plain_table();
+    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
+    table.set_header(["TIME", "CALL", "TOOL", "TARGET", "OUTCOME", "TOOK"]);
+    for line in lines {
+        table.add_row([
+            line.time.to_zoned(TimeZone::system()).strftime(form).to_string(),
+            line.id.chars().take(length).collect(),
+            line.name.clone(),
+            keep_end(&line.target, room.max(MIN_TARGET_WIDTH)),
+            paint(line.state.style(), &line.outcome),
+            line.latency_us.map(render::duration).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// Returns the smallest length at which different ids differ.
+fn short_id_length(ids: &[&str]) -> usize {
+    let is_unique = |length: &usize| {
+        let mut seen: Vec<(&str, &str)> = Vec::new();
+        ids.iter().filter(|id| !id.is_empty()).all(|id| {
+            let short = id.get(..*length).unwrap_or(id);
+            seen.push((short, id));
+            seen.iter().all(|(other, whole)| *other != short || whole == id)
+        })
+    };
+    SHORT_ID_LENGTHS.into_iter().find(is_unique).unwrap_or(36)
+}
+
+/// Shortens a text at its beginning.
+fn keep_end(text: &str, width: usize) -> String {
+    match text.chars().count().checked_sub(width) {
+        None | Some(0) => text.to_owned(),
+        Some(excess) => format!("…{}", text.chars().skip(excess + 1).collect::<String>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(id: &str) -> CallLine {
+        CallLine {
+            seq: 1,
+            time: "2026-01-31T12:00:00Z".parse().unwrap(),
+            id: id.to_owned(),
+            is_call: true,
+            name: "write_file".to_owned(),
+            target: "/a/long/path/to/a/file/with/a/name.txt".to_owned(),
+            outcome: String::new(),
+            state: LineState::Ordinary,
+            latency_us: None,
+        }
+    }
+
+    #[test]
+    fn outcome_of_a_call_follows_its_records() {
+        let decision = json!({"kind": "decision"});
+        let approved = json!({"kind": "decision", "approval_id": "x"});
+        let done = json!({"kind": "outcome", "outcome": "done", "latency_us": 1500});
+        let check = |records: &[&Value], outcome: &str, state: LineState| {
+            let mut line = line("a");
+            records.iter().for_each(|record| line.add(2, record));
+            assert_eq!((&*line.outcome, line.state), (outcome, state), "{records:?}");
+        };
+        check(&[&decision], "running", LineState::Running);
+        check(&[&decision, &done], "done", LineState::Ordinary);
+        check(&[&approved, &done], "done, approved", LineState::Approval);
+        let requested = json!({"kind": "approval", "event": "requested"});
+        let pending = json!({"kind": "refusal", "code": "approval_pending"});
+        check(&[&requested, &pending], "waiting for approval", LineState::Approval);
+        check(
+            &[&json!({"kind": "refusal", "code": "path_forbidden"})],
+            "refused: path_forbidden",
+            LineState::Problem,
+        );
+        check(
+            &[&decision, &json!({"kind": "outcome", "outcome": "not_started"})],
+            "not started",
+            LineState::Problem,
+        );
+    }
+
+    #[test]
+    fn short_ids_differ_if_the_calls_do() {
+        let ids = ["01a1f055-8940-719f-8be1-3a875f42bb4e", "01a1f055-8941-719f-8be1-3a875f42bb4e", ""];
+        assert_eq!(short_id_length(&ids), 13);
+        let close = [ids[0], "01a1f055-8940-719f-8be2-3a875f42bb4e", ids[0]];
+        assert_eq!(short_id_length(&close), 23);
+    }
+
+    #[test]
+    fn lines_fit_the_terminal() {
+        let mut refused = line("01a1f055-8940-719f-8be1-3a875f42bb4e");
+        refused.add(2, &json!({"kind": "refusal", "code": "path_forbidden", "latency_us": 27_361}));
+        for width in [90, 110, 130] {
+            let text = table(std::slice::from_ref(&refused), Some(width)).trim_fmt();
+            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert!(
+                text.contains("01a1f055-8940")
+                    && text.contains("name.txt")
+                    && text.contains("path_forbidden")
+            );
+        }
+    }
+}
