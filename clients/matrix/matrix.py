@@ -438,7 +438,7 @@ def table(rows: dict[Entry, dict[str, str]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--sinew", required=True)
-    parser.add_argument("--clients", required=True, type=Path)
+    parser.add_argument("--clients", required=True, type=lambda text: Path(text).resolve())
     parser.add_argument("--only")
     parser.add_argument("--table", type=Path, help="file to write the table to")
     given = parser.parse_args()

@@ -201,17 +201,17 @@ def test_call_without_a_key_is_not_sent_twice(sinew: Sinew, sinew_daemon: SinewD
         pending.result(timeout=20)
 
 
-def test_resumable_call_ends_on_another_connection(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
+def test_detached_call_ends_without_its_client(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
     """A detached call goes on while its client is away, and the key gets its outcome."""
     with Control(home=sinew_daemon.home) as control:
         control.request("control/mode.set", {"mode": "ALERT", "reason": "test"})
-        options: dict[str, Any] = {"idempotency_key": "job-1", "detached": True}
-        with Sinew(home=sinew_daemon.home, cwd=str(sinew_daemon.workspace), **options) as first:
-            first.start("write_file", path="a.txt", content="hello")
+        with Sinew(home=sinew_daemon.home, cwd=str(sinew_daemon.workspace), detached=True) as first:
+            key = first.start("write_file", path="a.txt", content="hello").idempotency_key
             waiting = wait_for("the request", control.approvals)
         control.approve(waiting[0]["id"])
         wait_for("the file", lambda: sinew_daemon.workspace.joinpath("a.txt").exists())
-        again = sinew.with_options(**options).execute("write_file", {"path": "a.txt", "content": "hello"})
+        assert key is not None, "a detached call without a key gets one"
+        again = sinew.with_options(idempotency_key=key).execute("write_file", {"path": "a.txt", "content": "hello"})
         repeat = again["metadata"].get("repeat")
         assert again["success"] and repeat is not None and repeat["outcome"] == "done"
 

@@ -14,8 +14,11 @@ export interface Progress {
   data?: unknown;
 }
 
+/** Callback for progress. A promise that it returns is awaited before the next notification. */
+export type ProgressCallback = (progress: Progress) => unknown;
+
 export interface RequestOptions {
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ProgressCallback | undefined;
   signal?: AbortSignal | undefined;
   /** Sends the request again after a lost connection. */
   resend?: boolean;
@@ -26,7 +29,9 @@ interface OpenRequest {
   reject(error: unknown): void;
   /** Cancels the call in the daemon and rejects its promise. */
   cancel(reason: unknown): void;
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ProgressCallback | undefined;
+  /** Ends when the callback has seen every notification so far; rejects if it failed. */
+  reported: Promise<void>;
 }
 
 interface Message {
@@ -139,17 +144,22 @@ export class Link {
     const id = ++this.#lastId;
     const sent = onProgress ? { ...params, progress_token: id } : params;
     let abort: (() => void) | undefined;
+    let request: OpenRequest | undefined;
     try {
-      return await new Promise<unknown>((resolve, reject) => {
+      const result = await new Promise<unknown>((resolve, reject) => {
         const cancel = (reason: unknown) => {
           this.#send(socket, { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: id } });
           reject(reason);
         };
-        this.#open.set(id, { resolve, reject, cancel, onProgress });
+        request = { resolve, reject, cancel, onProgress, reported: Promise.resolve() };
+        this.#open.set(id, request);
         abort = () => cancel(new CallCancelled("the call was cancelled"));
         signal?.addEventListener("abort", abort, { once: true });
         this.#send(socket, { jsonrpc: "2.0", id, method, params: sent });
       });
+      // Every notification precedes the result, so the callback has seen all of them when the call returns.
+      await request?.reported;
+      return result;
     } finally {
       this.#open.delete(id);
       if (abort) signal?.removeEventListener("abort", abort);
@@ -220,13 +230,22 @@ function parseMessage(line: string): Message | undefined {
   }
 }
 
-/** Calls the callback of a request. One that throws ends its own call with that error, and nothing else. */
+/** Calls the callback of a request. One that throws or rejects ends its own call with that error, and nothing else. */
 function reportProgress(request: OpenRequest, params: Record<string, unknown>): void {
-  try {
-    request.onProgress?.(progress(params));
-  } catch (error) {
-    request.cancel(error);
-  }
+  const earlier = request.reported;
+  const report = async () => {
+    // After a failure, this rejects and the callback is not called again.
+    await earlier;
+    try {
+      await request.onProgress?.(progress(params));
+    } catch (error) {
+      request.cancel(error);
+      throw error;
+    }
+  };
+  request.reported = report();
+  // The call may have been rejected before, so that nothing awaits this.
+  request.reported.catch(() => undefined);
 }
 
 function progress(params: Record<string, unknown>): Progress {

@@ -56,8 +56,10 @@ class _LoopThread:
 class PendingCall:
     """Call that runs in the background."""
 
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+    def __init__(self, future: concurrent.futures.Future[Any], idempotency_key: str | None) -> None:
         self._future = future
+        self.idempotency_key = idempotency_key
+        """Key by which another client gets the outcome, if the call has one."""
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the output. Raises like `call`, or `TimeoutError`."""
@@ -157,7 +159,9 @@ class Sinew(SyncCalls):
 
     def start(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **fields: Any) -> PendingCall:
         """Starts a call in the background."""
-        return PendingCall(self._loop.start(self._client._call(tool, {**(arguments or {}), **fields})))
+        key = self.options.with_key().idempotency_key
+        client = self._client.with_options(idempotency_key=key)
+        return PendingCall(self._loop.start(client._call(tool, {**(arguments or {}), **fields})), key)
 
     def request_approval(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **fields: Any) -> Approval:
         """Starts a call that may need approval and does not wait for it."""
