@@ -216,6 +216,24 @@ def test_detached_call_ends_without_its_client(sinew: Sinew, sinew_daemon: Sinew
         assert again["success"] and repeat is not None and repeat["outcome"] == "done"
 
 
+def test_name_is_shown_and_has_its_own_keys(sinew_daemon: SinewDaemon) -> None:
+    def client(name: str) -> Sinew:
+        return Sinew(home=sinew_daemon.home, name=name, cwd=str(sinew_daemon.workspace), idempotency_key="job-1")
+
+    with client("nightly") as one, client("weekly") as two:
+        for s in (one, two):
+            result = s.execute("write_file", {"path": "log.txt", "content": "x", "mode": "append"})
+            assert result["success"] and result["metadata"].get("repeat") is None
+        assert one.execute("write_file", {"path": "log.txt", "content": "x", "mode": "append"})["metadata"].get("repeat")
+        with Control(home=sinew_daemon.home) as control:
+            control.request("control/mode.set", {"mode": "ALERT", "reason": "test"})
+            two.with_options(idempotency_key="job-2").start("write_file", path="a.txt", content="hello")
+            waiting = wait_for("the request", control.approvals)
+            assert "weekly" in waiting[0]["caller"]
+            control.deny(waiting[0]["id"])
+    assert sinew_daemon.workspace.joinpath("log.txt").read_text() == "xx"
+
+
 def test_explain_runs_nothing(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
     explained = sinew.explain("write_file", {"path": "a.txt", "content": "hello"})
     assert explained["verdict"] == "permit"

@@ -41,6 +41,8 @@ export interface ConnectOptions extends CallOptions {
   socket?: string;
   /** Folder of the daemon; the default is `SINEW_HOME`, or the standard one of this user. */
   home?: string;
+  /** Name of this program, which the operator and the ledger see. Programs with different names have idempotency keys of their own. */
+  name?: string;
   connectTimeoutMs?: number;
   reconnectTimeoutMs?: number;
 }
@@ -56,7 +58,7 @@ export class Sinew {
 
   constructor(options: ConnectOptions = {}) {
     const path = options.socket ?? join(runDirectory(options.home), "agent.sock");
-    this.link = new Link(path, options.connectTimeoutMs ?? 5000, options.reconnectTimeoutMs ?? 20_000);
+    this.link = new Link(path, options.connectTimeoutMs ?? 5000, options.reconnectTimeoutMs ?? 20_000, options.name);
     this.defaults = options;
   }
 

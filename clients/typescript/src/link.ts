@@ -45,6 +45,8 @@ interface Message {
 /** The daemon refuses more open requests on one connection. */
 const MAX_OPEN_REQUESTS = 64;
 const RETRY_MS = 50;
+/** Revision of the MCP handshake by which a client states its name. */
+const REVISION = "2025-11-25";
 
 /** Connection that is opened on the first request, and again after it was lost. */
 export class Link {
@@ -62,12 +64,14 @@ export class Link {
     readonly path: string,
     readonly connectTimeoutMs: number,
     readonly reconnectTimeoutMs: number,
+    readonly name?: string,
   ) {}
 
   /** Connects unless connected. Waits for a daemon that is starting. */
   async connect(timeoutMs = this.connectTimeoutMs): Promise<Socket> {
     if (this.#closed) throw new ConnectionLost("the client is closed");
-    if (this.#socket) return this.#socket;
+    // A connection is not used before its handshake.
+    if (this.#socket && !this.#connecting) return this.#socket;
     this.#connecting ??= this.#dial(timeoutMs).finally(() => (this.#connecting = undefined));
     return this.#connecting;
   }
@@ -84,9 +88,11 @@ export class Link {
         }
         this.#socket = socket;
         this.#read(socket);
+        await this.#stateName(socket);
         return socket;
       } catch (error) {
-        if (error instanceof SinewError) throw error;
+        const mayRetry = error instanceof ConnectionLost && !this.#closed;
+        if (error instanceof SinewError && !mayRetry) throw error;
         if (Date.now() >= deadline) {
           const text = error instanceof Error ? error.message : String(error);
           const message = `no daemon answers on \`${this.path}\`: ${text}; start one with \`sinew serve\``;
@@ -95,6 +101,20 @@ export class Link {
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
+  }
+
+  async #stateName(socket: Socket): Promise<void> {
+    if (this.name === undefined) return;
+    const clientInfo = { name: this.name, version: REVISION };
+    try {
+      await this.#requestOnce(socket, "initialize", { protocolVersion: REVISION, capabilities: {}, clientInfo }, {});
+    } catch (error) {
+      // A connection without the name must not be used.
+      this.#socket = undefined;
+      socket.destroy();
+      throw error;
+    }
+    this.#send(socket, { jsonrpc: "2.0", method: "notifications/initialized" });
   }
 
   /** Closes the connection. Calls that are not detached end. */

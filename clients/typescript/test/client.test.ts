@@ -215,6 +215,24 @@ test("detached call without a key gets one", async () => {
   assert.equal((await s.call("write_file", { path: "detached.txt", content: "x" }, { detached: true })).size, 1);
 });
 
+test("name is shown to the operator and has its own keys", async () => {
+  const clients = await Promise.all(
+    ["nightly", "weekly"].map((name) => Sinew.connect({ home: daemon.home, cwd: daemon.workspace, name, idempotencyKey: "job-1" })),
+  );
+  const append = { path: "names.txt", content: "x", mode: "append" } as const;
+  for (const client of clients) await client.call("write_file", append);
+  await caught(AlreadyRan, clients[0]!.call("write_file", append));
+  assert.equal(readFileSync(join(daemon.workspace, "names.txt"), "utf8"), "xx");
+  const abort = new AbortController();
+  const command = ["tail", "-f", "names.txt"];
+  const pending = caught(CallCancelled, clients[1]!.call("run_command", { command }, { idempotencyKey: "job-2", signal: abort.signal }));
+  await waitFor("the start of tail", () => isRunning("names.txt"));
+  assert.equal((await control.calls()).find(({ tool }) => tool === "run_command")?.caller["client"], "weekly");
+  abort.abort();
+  await pending;
+  for (const client of clients) await client.close();
+});
+
 test("explain runs nothing", async () => {
   assert.equal((await s.explain("write_file", { path: "never.txt", content: "hello" })).verdict, "permit");
   assert.ok(!existsSync(join(daemon.workspace, "never.txt")));

@@ -82,7 +82,8 @@ class PendingCall:
 class Sinew(SyncCalls):
     """Blocking connection to the agent socket, for use from any thread.
 
-    Options of a single call are set with `with_options`, which returns a client that shares the connection.
+    Options of a single call are set with `with_options`, which returns a client that shares the connection. The
+    operator and the ledger see `name`; programs with different names have idempotency keys of their own.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Sinew(SyncCalls):
         home: str | os.PathLike[str] | None = None,
         connect_timeout: float = 5.0,
         reconnect_timeout: float = 20.0,
+        name: str | None = None,
         options: CallOptions | None = None,
         **changes: Any,
     ) -> None:
@@ -103,6 +105,7 @@ class Sinew(SyncCalls):
                 home=home,
                 connect_timeout=connect_timeout,
                 reconnect_timeout=reconnect_timeout,
+                name=name,
                 options=options,
                 **changes,
             )
