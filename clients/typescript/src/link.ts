@@ -45,6 +45,7 @@ interface Message {
 /** The daemon refuses more open requests on one connection. */
 const MAX_OPEN_REQUESTS = 64;
 const RETRY_MS = 50;
+const NEWLINE = 10;
 /** Revision of the MCP handshake by which a client states its name. */
 const REVISION = "2025-11-25";
 
@@ -192,17 +193,17 @@ export class Link {
   }
 
   #read(socket: Socket): void {
-    let parts: string[] = [];
-    socket.setEncoding("utf8");
-    socket.on("data", (chunk: string) => {
+    // Decoded by the line: a character may be split between chunks.
+    let parts: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => {
       let start = 0;
-      for (let end = chunk.indexOf("\n"); end >= 0; end = chunk.indexOf("\n", start)) {
-        parts.push(chunk.slice(start, end));
-        this.#dispatch(parts.join(""));
+      for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+        parts.push(chunk.subarray(start, end));
+        this.#dispatch(Buffer.concat(parts).toString());
         parts = [];
         start = end + 1;
       }
-      if (start < chunk.length) parts.push(chunk.slice(start));
+      if (start < chunk.length) parts.push(chunk.subarray(start));
     });
     socket.on("error", () => undefined);
     socket.on("close", () => {
