@@ -1,6 +1,6 @@
 //! Starts a daemon if none runs and waits until it answers. The daemon outlives the command that starts it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -47,13 +47,20 @@ fn spawn(words: &Path, settings: &str) -> Result<Child, CommandError> {
         |error: std::io::Error| CommandError::failed(format!("the daemon cannot be started: {error}"));
     let log =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
-    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_host_variable(name, settings)) {
-        command.env_remove(name);
-    }
-    command.arg("serve").current_dir("/").process_group(0);
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut command = serve_command(&program, std::env::vars_os().map(|(name, _)| name), settings);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(cannot)
+}
+
+/// Builds the command of the daemon, without the variables of the host among these.
+fn serve_command(program: &Path, variables: impl Iterator<Item = OsString>, settings: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg("serve").current_dir("/").process_group(0);
+    for name in variables.filter(|name| is_host_variable(name, settings)) {
+        command.env_remove(name);
+    }
+    command
 }
 
 fn start_error(how: &str, words: &Path) -> CommandError {
@@ -100,6 +107,14 @@ fn is_host_variable(name: &OsStr, settings: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemon_gets_no_variable_of_the_host() {
+        let variables = ["PATH", "ANTHROPIC_API_KEY", "HOME"].map(OsString::from).into_iter();
+        let command = serve_command(Path::new("sinew"), variables, "");
+        let removed: Vec<&OsStr> = command.get_envs().map(|(name, _)| name).collect();
+        assert_eq!(removed, ["ANTHROPIC_API_KEY"]);
+    }
 
     #[test]
     fn keys_of_the_host_are_recognised() {
