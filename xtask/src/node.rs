@@ -1,5 +1,5 @@
 //! npm packages that tests use: the official TypeScript client, the MCP Inspector, two MCP servers and the official
-//! schemas; and the compiler of the TypeScript client. They are installed below `target`. If that fails, this module prints it,
+//! schemas; and the compiler of the TypeScript client, with Bun. They are installed below `target`. If that fails, this module prints it,
 //! and those tests are left out.
 
 use std::process::Command;
@@ -36,8 +36,8 @@ const ALL: [Packages; 2] = [
     Packages {
         variable: "SINEW_CLIENT_NODE",
         folder: "client-typescript",
-        packages: &["typescript@7.0.2", "@types/node@20.19.43"],
-        programs: &["tsc"],
+        packages: &["bun@1.4.4", "typescript@7.0.2", "@types/node@20.19.43"],
+        programs: &["bun", "tsc"],
     },
 ];
 const QUIETLY: [&str; 5] = ["install", "--silent", "--no-audit", "--no-fund", "--no-save"];
