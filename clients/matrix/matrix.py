@@ -61,8 +61,6 @@ class Entry:
     lacks: tuple[str, ...] = ()
     # Calls that are open at the same time.
     at_once: int = MANY
-    # Stores a long result in a file of its own, so that the model does not see the id for `read_output`.
-    hides_long_output: bool = False
 
 
 CLIENTS = [
@@ -77,7 +75,7 @@ CLIENTS = [
     Entry("mcp-use", "1.7.1", "mcp-use", "mcp_use_client.py", ("progress",)),
     # Each call is a process of its own that needs 100 MB, so fewer at a time.
     Entry("Inspector CLI", "2.12.0", "inspector", "inspector_cli.mjs", ("progress",), at_once=8),
-    Entry("Claude Code", "2.1.326", "claude-code", "claude_code", agents.LACKS, hides_long_output=True),
+    Entry("Claude Code", "2.1.326", "claude-code", "claude_code", agents.LACKS),
     Entry("Codex", "0.169.0", "codex", "codex", agents.LACKS),
 ]
 
@@ -271,10 +269,20 @@ def check_tools(driver: Driver, daemon: Daemon) -> str:
         reply = driver.ask("call", name=name, arguments=arguments)
         if reply.get("is_error", True) or part not in shown(reply):
             wrong.append(f"{name}: {json.dumps(reply)[:300]}")
-    if not driver.entry.hides_long_output:
-        wrong += check_read_output(driver, daemon)
+    wrong += check_read_output(driver, daemon)
+    if driver.entry.driver in agents.DRIVERS:
+        wrong += check_model_text(driver, daemon)
     expect(not wrong, "; ".join(wrong))
-    return f"{len(calls) + (not driver.entry.hides_long_output)} of {len(calls) + 1}"
+    return f"{len(calls) + 1} of {len(calls) + 1}"
+
+
+def check_model_text(driver: Driver, daemon: Daemon) -> list[str]:
+    """The model of an agent gets the text of a result and not its JSON."""
+    replies = [
+        (driver.call("read_file", {"path": str(daemon.workspace / "note.txt")}), "hello\nthere\n"),
+        (driver.call("run_command", {"command": ["true"], "cwd": str(daemon.workspace)}), "exit code 0, no output"),
+    ]
+    return [f"not the text: {reply['text']}" for reply, text in replies if text not in reply["text"] or "{" in reply["text"]]
 
 
 def check_read_output(driver: Driver, daemon: Daemon) -> list[str]:

@@ -121,10 +121,11 @@ impl ReplyForm {
         listener: Option<(Value, Notifier)>,
     ) -> MethodResult {
         let (layer, started) = (Arc::clone(&agent.layer), request.started);
+        let is_text_only = super::is_text_only(request.caller.client.as_deref());
         let execute = move |request| async move {
             let ended = layer.execute(request).await;
             record_duration(&ended, started);
-            ended
+            if is_text_only { result::text_only(ended) } else { ended }
         };
         if matches!(self, ReplyForm::Task { .. } | ReplyForm::ResultOrTask) {
             let call = TaskCall {
