@@ -40,19 +40,47 @@ fn python_client_is_strictly_typed() {
     output_of(&mut check);
 }
 
+/// TypeScript client and its tests, compiled into a folder.
+struct CompiledClient {
+    packages: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl CompiledClient {
+    fn build() -> Option<CompiledClient> {
+        let Ok(packages) = std::env::var("SINEW_CLIENT_NODE") else {
+            left_out("no SINEW_CLIENT_NODE");
+            return None;
+        };
+        let packages = Path::new(&packages).join("node_modules");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("package.json"), "{\"type\": \"module\"}").expect("a package");
+        let mut compile = Command::new(packages.join(".bin/tsc"));
+        compile.arg("-p").arg(library("typescript")).arg("--outDir").arg(folder.path());
+        output_of(compile.arg("--typeRoots").arg(packages.join("@types")));
+        Some(CompiledClient { packages, folder })
+    }
+
+    /// Runs the tests with a runtime and returns its report.
+    fn test(&self, runtime: &mut Command) -> String {
+        runtime.current_dir(self.folder.path());
+        output_of(runtime.env("SINEW_CLIENT_README", library("typescript").join("README.md")))
+    }
+}
+
 #[test]
 fn typescript_client_compiles_and_passes_its_tests() {
-    let Ok(packages) = std::env::var("SINEW_CLIENT_NODE") else { return left_out("no SINEW_CLIENT_NODE") };
-    let (packages, library) = (Path::new(&packages).join("node_modules"), library("typescript"));
-    let built = tempfile::tempdir().expect("a temporary folder");
-    std::fs::write(built.path().join("package.json"), "{\"type\": \"module\"}").expect("a package");
-    let mut compile = Command::new(packages.join(".bin/tsc"));
-    compile.arg("-p").arg(&library).arg("--outDir").arg(built.path());
-    output_of(compile.arg("--typeRoots").arg(packages.join("@types")));
-    let mut tests = Command::new("node");
-    tests.arg("--test").arg(built.path().join("test")).env("SINEW_CLIENT_README", library.join("README.md"));
-    let text = output_of(&mut tests);
+    let Some(client) = CompiledClient::build() else { return };
+    let text = client.test(Command::new("node").args(["--test", "test"]));
     assert!(text.contains("# fail 0") && text.contains("# skipped 0"), "{text}");
+}
+
+#[test]
+fn typescript_client_passes_its_tests_on_bun() {
+    let Some(client) = CompiledClient::build() else { return };
+    let mut bun = Command::new(client.packages.join(".bin/bun"));
+    let text = client.test(bun.args(["test", "--timeout", "60000", "./test/client.test.js"]));
+    assert!(text.contains(" 0 fail") && !text.contains(" skip"), "{text}");
 }
 
 #[test]

@@ -11,11 +11,11 @@ use crate::{process, test};
 
 /// Variable by which the tests find the folder.
 pub(crate) const VARIABLE: &str = "SINEW_CONFORMANCE";
-/// Versions of the suite: the stable one, and the newest, which has the stateless revision.
-const VERSIONS: [(&str, &str); 2] = [
-    ("stable", "@modelcontextprotocol/conformance@0.1.16"),
-    ("newest", "@modelcontextprotocol/conformance@0.2.0-alpha.12"),
-];
+/// Newest version of the suite, which has the stateless revision.
+pub(crate) const NEWEST: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+/// Versions of the suite: the stable one and the newest.
+const VERSIONS: [(&str, &str); 2] =
+    [("stable", "@modelcontextprotocol/conformance@0.1.16"), ("newest", NEWEST)];
 /// Version of Node that the suite needs at least.
 const NODE_MAJOR: u32 = 22;
 const NODE_VERSION: &str = "22.23.3";

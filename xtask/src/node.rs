@@ -1,11 +1,11 @@
-//! npm packages that tests use: the official TypeScript client, the MCP Inspector and two MCP servers; and the
-//! compiler of the TypeScript client. They are installed below `target`. If that fails, this module prints it,
+//! npm packages that tests use: the official TypeScript client, the MCP Inspector, two MCP servers and the official
+//! schemas; and the compiler of the TypeScript client, with Bun. They are installed below `target`. If that fails, this module prints it,
 //! and those tests are left out.
 
 use std::process::Command;
 
-use crate::process;
 use crate::tree::Root;
+use crate::{conformance, process};
 
 /// Folder with npm packages.
 struct Packages {
@@ -24,18 +24,20 @@ const ALL: [Packages; 2] = [
         folder: "node",
         packages: &[
             "@modelcontextprotocol/client@2.4.0",
+            // Its bundle contains the JSON Schema of each revision.
+            conformance::NEWEST,
             "@modelcontextprotocol/ext-tasks@0.2.2",
             "@modelcontextprotocol/inspector@2.12.0",
             "@modelcontextprotocol/server-everything@2026.8.31",
             "@modelcontextprotocol/server-filesystem@2026.8.31",
         ],
-        programs: &["mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"],
+        programs: &["conformance", "mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"],
     },
     Packages {
         variable: "SINEW_CLIENT_NODE",
         folder: "client-typescript",
-        packages: &["typescript@7.0.2", "@types/node@20.19.43"],
-        programs: &["tsc"],
+        packages: &["bun@1.4.4", "typescript@7.0.2", "@types/node@20.19.43"],
+        programs: &["bun", "tsc"],
     },
 ];
 const QUIETLY: [&str; 5] = ["install", "--silent", "--no-audit", "--no-fund", "--no-save"];

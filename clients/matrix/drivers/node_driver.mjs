@@ -31,7 +31,11 @@ async function answer(client, request) {
   }
   if (request.command === "many") {
     const started = Date.now();
-    const replies = await Promise.allSettled(Array.from({ length: request.count }, () => call({})));
+    const replies = [];
+    while (replies.length < request.count) {
+      const length = Math.min(request.at_once, request.count - replies.length);
+      replies.push(...(await Promise.allSettled(Array.from({ length }, () => call({})))));
+    }
     const good = replies.filter((reply) => reply.status === "fulfilled" && !reply.value.is_error);
     const bad = replies.find((reply) => !good.includes(reply));
     const first = bad ? String(bad.reason ?? bad.value?.text).slice(0, 300) : null;

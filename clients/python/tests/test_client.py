@@ -201,19 +201,37 @@ def test_call_without_a_key_is_not_sent_twice(sinew: Sinew, sinew_daemon: SinewD
         pending.result(timeout=20)
 
 
-def test_resumable_call_ends_on_another_connection(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
+def test_detached_call_ends_without_its_client(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
     """A detached call goes on while its client is away, and the key gets its outcome."""
     with Control(home=sinew_daemon.home) as control:
         control.request("control/mode.set", {"mode": "ALERT", "reason": "test"})
-        options: dict[str, Any] = {"idempotency_key": "job-1", "detached": True}
-        with Sinew(home=sinew_daemon.home, cwd=str(sinew_daemon.workspace), **options) as first:
-            first.start("write_file", path="a.txt", content="hello")
+        with Sinew(home=sinew_daemon.home, cwd=str(sinew_daemon.workspace), detached=True) as first:
+            key = first.start("write_file", path="a.txt", content="hello").idempotency_key
             waiting = wait_for("the request", control.approvals)
         control.approve(waiting[0]["id"])
         wait_for("the file", lambda: sinew_daemon.workspace.joinpath("a.txt").exists())
-        again = sinew.with_options(**options).execute("write_file", {"path": "a.txt", "content": "hello"})
+        assert key is not None, "a detached call without a key gets one"
+        again = sinew.with_options(idempotency_key=key).execute("write_file", {"path": "a.txt", "content": "hello"})
         repeat = again["metadata"].get("repeat")
         assert again["success"] and repeat is not None and repeat["outcome"] == "done"
+
+
+def test_name_is_shown_and_has_its_own_keys(sinew_daemon: SinewDaemon) -> None:
+    def client(name: str) -> Sinew:
+        return Sinew(home=sinew_daemon.home, name=name, cwd=str(sinew_daemon.workspace), idempotency_key="job-1")
+
+    with client("nightly") as one, client("weekly") as two:
+        for s in (one, two):
+            result = s.execute("write_file", {"path": "log.txt", "content": "x", "mode": "append"})
+            assert result["success"] and result["metadata"].get("repeat") is None
+        assert one.execute("write_file", {"path": "log.txt", "content": "x", "mode": "append"})["metadata"].get("repeat")
+        with Control(home=sinew_daemon.home) as control:
+            control.request("control/mode.set", {"mode": "ALERT", "reason": "test"})
+            two.with_options(idempotency_key="job-2").start("write_file", path="a.txt", content="hello")
+            waiting = wait_for("the request", control.approvals)
+            assert "weekly" in waiting[0]["caller"]
+            control.deny(waiting[0]["id"])
+    assert sinew_daemon.workspace.joinpath("log.txt").read_text() == "xx"
 
 
 def test_explain_runs_nothing(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:

@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 import { ApprovalPending, checkResult } from "./errors.js";
 import { runDirectory } from "./home.js";
-import { Link, type Progress } from "./link.js";
+import { Link, type ProgressCallback } from "./link.js";
 import { currentTraceContext } from "./trace.js";
 import type { ExecuteResult, ExplainResult, Methods, SessionOpenParams, SessionOpenResult, Tools } from "./types.js";
 
@@ -17,7 +17,7 @@ export interface CallOptions {
   deadlineMs?: number;
   /** The call with this key runs once in 24 hours; a repeat gets the recorded outcome. */
   idempotencyKey?: string;
-  /** The call outlives its connection; needs a key. */
+  /** The call outlives its connection. Without a key it gets one of its own, as with `resumable`. */
   detached?: boolean;
   /** Gives the call its own key and detaches it, so that a lost connection does not lose the outcome. */
   resumable?: boolean;
@@ -27,8 +27,8 @@ export interface CallOptions {
   approvalId?: string;
   /** Repeats a refused call once with the repair that the daemon has checked. */
   autoRepair?: boolean;
-  /** Called for each progress notification. If it throws, the call is cancelled and rejects with that error. */
-  onProgress?: (progress: Progress) => void;
+  /** Called for each progress notification, one at a time. If it throws or rejects, the call is cancelled and rejects with that error. */
+  onProgress?: ProgressCallback;
   /** Cancels the call: the daemon ends its processes. */
   signal?: AbortSignal;
   /** W3C trace context; the default is the active span of `@opentelemetry/api`, if that is installed. */
@@ -41,6 +41,8 @@ export interface ConnectOptions extends CallOptions {
   socket?: string;
   /** Folder of the daemon; the default is `SINEW_HOME`, or the standard one of this user. */
   home?: string;
+  /** Name of this program, which the operator and the ledger see. Programs with different names have idempotency keys of their own. */
+  name?: string;
   connectTimeoutMs?: number;
   reconnectTimeoutMs?: number;
 }
@@ -56,7 +58,7 @@ export class Sinew {
 
   constructor(options: ConnectOptions = {}) {
     const path = options.socket ?? join(runDirectory(options.home), "agent.sock");
-    this.link = new Link(path, options.connectTimeoutMs ?? 5000, options.reconnectTimeoutMs ?? 20_000);
+    this.link = new Link(path, options.connectTimeoutMs ?? 5000, options.reconnectTimeoutMs ?? 20_000, options.name);
     this.defaults = options;
   }
 
@@ -194,12 +196,13 @@ export class Approval<T> {
 }
 
 async function executeParams(tool: string, args: object, options: CallOptions): Promise<Record<string, unknown>> {
-  const key = options.idempotencyKey ?? (options.resumable ? randomUUID() : undefined);
+  const detached = options.detached || options.resumable ? true : undefined;
+  const key = options.idempotencyKey ?? (detached ? randomUUID() : undefined);
   const given = {
     cwd: options.cwd,
     deadline_ms: options.deadlineMs,
     idempotency_key: key,
-    detached: options.detached || options.resumable ? true : undefined,
+    detached,
     approval: options.approval,
     approval_id: options.approvalId,
     trace_ctx: options.traceContext ?? (await currentTraceContext()),

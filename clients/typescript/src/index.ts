@@ -15,5 +15,5 @@ export {
   Refused,
   SinewError,
 } from "./errors.js";
-export type { Progress } from "./link.js";
+export type { Progress, ProgressCallback } from "./link.js";
 export * as types from "./types.js";

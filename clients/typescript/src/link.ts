@@ -14,8 +14,11 @@ export interface Progress {
   data?: unknown;
 }
 
+/** Callback for progress. A promise that it returns is awaited before the next notification. */
+export type ProgressCallback = (progress: Progress) => unknown;
+
 export interface RequestOptions {
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ProgressCallback | undefined;
   signal?: AbortSignal | undefined;
   /** Sends the request again after a lost connection. */
   resend?: boolean;
@@ -26,7 +29,9 @@ interface OpenRequest {
   reject(error: unknown): void;
   /** Cancels the call in the daemon and rejects its promise. */
   cancel(reason: unknown): void;
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ProgressCallback | undefined;
+  /** Ends when the callback has seen every notification so far; rejects if it failed. */
+  reported: Promise<void>;
 }
 
 interface Message {
@@ -40,6 +45,9 @@ interface Message {
 /** The daemon refuses more open requests on one connection. */
 const MAX_OPEN_REQUESTS = 64;
 const RETRY_MS = 50;
+const NEWLINE = 10;
+/** Revision of the MCP handshake by which a client states its name. */
+const REVISION = "2025-11-25";
 
 /** Connection that is opened on the first request, and again after it was lost. */
 export class Link {
@@ -57,12 +65,14 @@ export class Link {
     readonly path: string,
     readonly connectTimeoutMs: number,
     readonly reconnectTimeoutMs: number,
+    readonly name?: string,
   ) {}
 
   /** Connects unless connected. Waits for a daemon that is starting. */
   async connect(timeoutMs = this.connectTimeoutMs): Promise<Socket> {
     if (this.#closed) throw new ConnectionLost("the client is closed");
-    if (this.#socket) return this.#socket;
+    // A connection is not used before its handshake.
+    if (this.#socket && !this.#connecting) return this.#socket;
     this.#connecting ??= this.#dial(timeoutMs).finally(() => (this.#connecting = undefined));
     return this.#connecting;
   }
@@ -79,9 +89,11 @@ export class Link {
         }
         this.#socket = socket;
         this.#read(socket);
+        await this.#stateName(socket);
         return socket;
       } catch (error) {
-        if (error instanceof SinewError) throw error;
+        const mayRetry = error instanceof ConnectionLost && !this.#closed;
+        if (error instanceof SinewError && !mayRetry) throw error;
         if (Date.now() >= deadline) {
           const text = error instanceof Error ? error.message : String(error);
           const message = `no daemon answers on \`${this.path}\`: ${text}; start one with \`sinew serve\``;
@@ -90,6 +102,20 @@ export class Link {
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
+  }
+
+  async #stateName(socket: Socket): Promise<void> {
+    if (this.name === undefined) return;
+    const clientInfo = { name: this.name, version: REVISION };
+    try {
+      await this.#requestOnce(socket, "initialize", { protocolVersion: REVISION, capabilities: {}, clientInfo }, {});
+    } catch (error) {
+      // A connection without the name must not be used.
+      this.#socket = undefined;
+      socket.destroy();
+      throw error;
+    }
+    this.#send(socket, { jsonrpc: "2.0", method: "notifications/initialized" });
   }
 
   /** Closes the connection. Calls that are not detached end. */
@@ -139,17 +165,22 @@ export class Link {
     const id = ++this.#lastId;
     const sent = onProgress ? { ...params, progress_token: id } : params;
     let abort: (() => void) | undefined;
+    let request: OpenRequest | undefined;
     try {
-      return await new Promise<unknown>((resolve, reject) => {
+      const result = await new Promise<unknown>((resolve, reject) => {
         const cancel = (reason: unknown) => {
           this.#send(socket, { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: id } });
           reject(reason);
         };
-        this.#open.set(id, { resolve, reject, cancel, onProgress });
+        request = { resolve, reject, cancel, onProgress, reported: Promise.resolve() };
+        this.#open.set(id, request);
         abort = () => cancel(new CallCancelled("the call was cancelled"));
         signal?.addEventListener("abort", abort, { once: true });
         this.#send(socket, { jsonrpc: "2.0", id, method, params: sent });
       });
+      // Every notification precedes the result, so the callback has seen all of them when the call returns.
+      await request?.reported;
+      return result;
     } finally {
       this.#open.delete(id);
       if (abort) signal?.removeEventListener("abort", abort);
@@ -162,17 +193,17 @@ export class Link {
   }
 
   #read(socket: Socket): void {
-    let parts: string[] = [];
-    socket.setEncoding("utf8");
-    socket.on("data", (chunk: string) => {
+    // Decoded by the line: a character may be split between chunks.
+    let parts: Buffer[] = [];
+    socket.on("data", (chunk: Buffer) => {
       let start = 0;
-      for (let end = chunk.indexOf("\n"); end >= 0; end = chunk.indexOf("\n", start)) {
-        parts.push(chunk.slice(start, end));
-        this.#dispatch(parts.join(""));
+      for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+        parts.push(chunk.subarray(start, end));
+        this.#dispatch(Buffer.concat(parts).toString());
         parts = [];
         start = end + 1;
       }
-      if (start < chunk.length) parts.push(chunk.slice(start));
+      if (start < chunk.length) parts.push(chunk.subarray(start));
     });
     socket.on("error", () => undefined);
     socket.on("close", () => {
@@ -220,13 +251,22 @@ function parseMessage(line: string): Message | undefined {
   }
 }
 
-/** Calls the callback of a request. One that throws ends its own call with that error, and nothing else. */
+/** Calls the callback of a request. One that throws or rejects ends its own call with that error, and nothing else. */
 function reportProgress(request: OpenRequest, params: Record<string, unknown>): void {
-  try {
-    request.onProgress?.(progress(params));
-  } catch (error) {
-    request.cancel(error);
-  }
+  const earlier = request.reported;
+  const report = async () => {
+    // After a failure, this rejects and the callback is not called again.
+    await earlier;
+    try {
+      await request.onProgress?.(progress(params));
+    } catch (error) {
+      request.cancel(error);
+      throw error;
+    }
+  };
+  request.reported = report();
+  // The call may have been rejected before, so that nothing awaits this.
+  request.reported.catch(() => undefined);
 }
 
 function progress(params: Record<string, unknown>): Progress {

@@ -93,18 +93,50 @@ test("progress arrives before the result", async () => {
   assert.ok(notes.length > 0);
 });
 
-test("callback that throws ends its own call only", async () => {
-  const name = `followed-${process.hrtime.bigint()}.txt`;
-  daemon.file(name, "one\n");
-  const onProgress = () => {
-    throw new RangeError("from the callback");
+test("callback that throws or rejects ends its own call only", async () => {
+  const failing = {
+    throws: () => {
+      throw new RangeError("from the callback");
+    },
+    rejects: async () => {
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      throw new RangeError("from the callback");
+    },
   };
-  const other = s.call("run_command", { command: ["tail", "-n", "1", name] });
-  const thrown = await caught(RangeError, s.call("run_command", { command: ["tail", "-f", name] }, { onProgress }));
-  assert.equal(thrown.message, "from the callback");
-  assert.equal((await other).stdout, "one\n");
-  await waitFor("the end of tail", () => !isRunning(name), 5000);
-  assert.equal((await s.call("run_command", { command: ["true"] })).exit_code, 0, "the connection still works");
+  for (const onProgress of Object.values(failing)) {
+    const name = `followed-${process.hrtime.bigint()}.txt`;
+    daemon.file(name, "one\n");
+    const other = s.call("run_command", { command: ["tail", "-n", "1", name] });
+    const thrown = await caught(RangeError, s.call("run_command", { command: ["tail", "-f", name] }, { onProgress }));
+    assert.equal(thrown.message, "from the callback");
+    assert.equal((await other).stdout, "one\n");
+    await waitFor("the end of tail", () => !isRunning(name), 5000);
+    assert.equal((await s.call("run_command", { command: ["true"] })).exit_code, 0, "the connection still works");
+  }
+});
+
+test("asynchronous callback sees every notification before the call returns", async () => {
+  const [begun, ended]: [number[], number[]] = [[], []];
+  const onProgress = async ({ step }: Progress) => {
+    begun.push(step);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    ended.push(step);
+    assert.deepEqual(begun, ended, "one at a time");
+  };
+  daemon.file("lines.txt", "one\ntwo\n");
+  await s.call("run_command", { command: ["cat", "lines.txt"] }, { onProgress });
+  assert.ok(ended.length > 0);
+  assert.deepEqual(ended, begun);
+});
+
+test("callback may fail after the last notification", async () => {
+  daemon.file("lines.txt", "one\n");
+  const onProgress = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    throw new RangeError("late");
+  };
+  const thrown = await caught(RangeError, s.call("run_command", { command: ["cat", "lines.txt"] }, { onProgress }));
+  assert.equal(thrown.message, "late");
 });
 
 test("abort ends the process", async () => {
@@ -177,6 +209,28 @@ test("200 calls run on one connection", async () => {
   const path = daemon.file("large.txt", "é".repeat(50_000));
   const results = await Promise.all(Array.from({ length: 200 }, () => s.call("read_file", { path })));
   assert.ok(results.every((result) => result.content.length === 50_000));
+});
+
+test("detached call without a key gets one", async () => {
+  assert.equal((await s.call("write_file", { path: "detached.txt", content: "x" }, { detached: true })).size, 1);
+});
+
+test("name is shown to the operator and has its own keys", async () => {
+  const clients = await Promise.all(
+    ["nightly", "weekly"].map((name) => Sinew.connect({ home: daemon.home, cwd: daemon.workspace, name, idempotencyKey: "job-1" })),
+  );
+  const append = { path: "names.txt", content: "x", mode: "append" } as const;
+  for (const client of clients) await client.call("write_file", append);
+  await caught(AlreadyRan, clients[0]!.call("write_file", append));
+  assert.equal(readFileSync(join(daemon.workspace, "names.txt"), "utf8"), "xx");
+  const abort = new AbortController();
+  const command = ["tail", "-f", "names.txt"];
+  const pending = caught(CallCancelled, clients[1]!.call("run_command", { command }, { idempotencyKey: "job-2", signal: abort.signal }));
+  await waitFor("the start of tail", () => isRunning("names.txt"));
+  assert.equal((await control.calls()).find(({ tool }) => tool === "run_command")?.caller["client"], "weekly");
+  abort.abort();
+  await pending;
+  for (const client of clients) await client.close();
 });
 
 test("explain runs nothing", async () => {

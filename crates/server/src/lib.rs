@@ -57,4 +57,5 @@ pub use home::{ProcessEnvironment, SinewHome, check_private};
 pub use lock::{LockHolder, SharedStateLock, StateLock};
 pub use protocol_schema::protocol_schema;
 pub use reload::{ConfigLoader, InitialConfigState, LoadedConfig, ReloadInputs};
+pub use rpc::is_request_id;
 pub use serve::{ServeExit, StopHandle, serve};

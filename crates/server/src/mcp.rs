@@ -39,6 +39,15 @@ const INSTRUCTIONS: &str = "Every call is validated, checked against the policy 
     recorded. A call that was not run returns an error that says why and, where possible, how to correct it: \
     read it before you retry. A call that the policy forbids stays forbidden in any form.";
 
+/// Hosts that show the structured content of a result to their model in place of its text. The text has fewer tokens, and
+/// the content of a file is not escaped in it.
+const HOSTS_THAT_HIDE_TEXT: [&str; 2] = ["claude-code", "codex-mcp-client"];
+
+/// Returns true if this client gets results as text only.
+fn is_text_only(client: Option<&str>) -> bool {
+    client.is_some_and(|client| HOSTS_THAT_HIDE_TEXT.contains(&client))
+}
+
 /// Notification sent when the list of tools changes.
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 

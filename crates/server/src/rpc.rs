@@ -47,6 +47,11 @@ impl RequestId {
     }
 }
 
+/// Returns true if a value can be the id of a request. A message with another id is answered without one.
+pub fn is_request_id(value: &Value) -> bool {
+    RequestId::read(value.clone()).is_ok()
+}
+
 /// Form of the `id` in a reply to a message whose id is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnknownId {

@@ -1,6 +1,6 @@
 //! Starts a daemon if none runs and waits until it answers. The daemon outlives the command that starts it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -22,7 +22,9 @@ pub(crate) fn ensure_daemon(context: &CommandContext) -> Result<(), CommandError
     }
     context.home().prepare().map_err(|error| serve_error(&error))?;
     let words = context.home().log_dir().join("start.log");
-    let mut starting = spawn(&words)?;
+    // Settings that cannot be read name no variable; the daemon reports them.
+    let settings = std::fs::read_to_string(context.home().settings_file()).unwrap_or_default();
+    let mut starting = spawn(&words, &settings)?;
     let deadline = Instant::now() + START_TIMEOUT;
     while !context.is_daemon_ready() {
         let ended = starting.try_wait().ok().flatten();
@@ -40,18 +42,25 @@ pub(crate) fn ensure_daemon(context: &CommandContext) -> Result<(), CommandError
 
 /// Starts the daemon in its own process group, so that a signal to the starting command's group does not
 /// reach it.
-fn spawn(words: &Path) -> Result<Child, CommandError> {
+fn spawn(words: &Path, settings: &str) -> Result<Child, CommandError> {
     let cannot =
         |error: std::io::Error| CommandError::failed(format!("the daemon cannot be started: {error}"));
     let log =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
-    let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| is_host_variable(name)) {
-        command.env_remove(name);
-    }
-    command.arg("serve").current_dir("/").process_group(0);
+    let program = std::env::current_exe().map_err(cannot)?;
+    let mut command = serve_command(&program, std::env::vars_os().map(|(name, _)| name), settings);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(cannot)
+}
+
+/// Builds the command of the daemon, without the variables of the host among these.
+fn serve_command(program: &Path, variables: impl Iterator<Item = OsString>, settings: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg("serve").current_dir("/").process_group(0);
+    for name in variables.filter(|name| is_host_variable(name, settings)) {
+        command.env_remove(name);
+    }
+    command
 }
 
 fn start_error(how: &str, words: &Path) -> CommandError {
@@ -63,7 +72,7 @@ fn start_error(how: &str, words: &Path) -> CommandError {
     problem.with_hint(format!("run `sinew serve` to see more; its output is in {}", words.display()))
 }
 
-/// Prefixes of the variables of model hosts, among them their API keys.
+/// Prefixes of the variables of model hosts.
 const HOST_VARIABLE_PREFIXES: [&str; 13] = [
     "ANTHROPIC_",
     "AWS_",
@@ -80,17 +89,32 @@ const HOST_VARIABLE_PREFIXES: [&str; 13] = [
     "OPENROUTER_",
 ];
 
-/// Returns true if a variable belongs to the model host that started this process. The daemon outlives that
-/// host and serves others, so it must not have the keys. Other variables stay: the settings may name one that
-/// contains the key of a search provider.
-fn is_host_variable(name: &OsStr) -> bool {
+/// Words in the names of variables that contain keys.
+const KEY_WORDS: [&str; 7] = ["CREDENTIAL", "CREDENTIALS", "KEY", "PASSWORD", "PAT", "SECRET", "TOKEN"];
+/// Variables that the daemon reads unless the settings name others.
+const SEARCH_KEYS: [&str; 2] = ["BRAVE_API_KEY", "TAVILY_API_KEY"];
+
+/// Returns true if a variable belongs to the model host that started this process, or may contain a key of its. The
+/// daemon outlives that host and serves others, so it gets only the keys that the settings name.
+fn is_host_variable(name: &OsStr, settings: &str) -> bool {
     let name = name.to_string_lossy();
-    HOST_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let mut words = settings.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let is_named = SEARCH_KEYS.contains(&name.as_ref()) || words.any(|word| word == name);
+    let is_key = name.to_ascii_uppercase().split('_').any(|word| KEY_WORDS.contains(&word));
+    !is_named && (is_key || HOST_VARIABLE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn daemon_gets_no_variable_of_the_host() {
+        let variables = ["PATH", "ANTHROPIC_API_KEY", "HOME"].map(OsString::from).into_iter();
+        let command = serve_command(Path::new("sinew"), variables, "");
+        let removed: Vec<&OsStr> = command.get_envs().map(|(name, _)| name).collect();
+        assert_eq!(removed, ["ANTHROPIC_API_KEY"]);
+    }
 
     #[test]
     fn keys_of_the_host_are_recognised() {
@@ -99,11 +123,19 @@ mod tests {
             ("OPENAI_API_KEY", true),
             ("CLAUDECODE", true),
             ("AWS_SECRET_ACCESS_KEY", true),
+            ("XAI_API_KEY", true),
+            ("GITHUB_TOKEN", true),
+            ("db_password", true),
+            ("NAMED_API_KEY", false),
+            ("API_KEY", true),
+            ("KEYBOARD", false),
+            ("PATH", false),
             ("HOME", false),
             ("SINEW_HOME", false),
             ("BRAVE_API_KEY", false),
         ] {
-            assert_eq!(is_host_variable(OsStr::new(name)), expect, "{name}");
+            let settings = "keys:\n  search: {host: example.org, key_variable: NAMED_API_KEY}\n";
+            assert_eq!(is_host_variable(OsStr::new(name), settings), expect, "{name}");
         }
     }
 }

@@ -143,7 +143,7 @@ mod tests {
         check(
             "run_command",
             denied,
-            "exit code 1\nstderr:\nx\n[whole stdout: read_output id=s1]\n[denied by the sandbox: m]",
+            "[whole stdout: read_output id=s1]\nexit code 1\nstderr:\nx\n[denied by the sandbox: m]",
         );
         let mut killed = run(-1, "half", "");
         killed["end"] = json!("timed_out");

@@ -41,7 +41,7 @@ impl HttpBridge {
     }
 
     /// Sends a request with these headers beside the usual ones. A header that is given replaces the usual one.
-    fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    pub(crate) fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Response {
         let (host, bearer) = (format!("127.0.0.1:{}", self.port), format!("Bearer {}", self.token));
         let length = body.len().to_string();
         let usual = [
@@ -101,8 +101,8 @@ fn request(id: u64, method: &str, params: Value) -> Value {
 }
 
 /// Response whose body is read on demand.
-struct Response {
-    status: u16,
+pub(crate) struct Response {
+    pub(crate) status: u16,
     headers: Vec<(String, String)>,
     body: BufReader<TcpStream>,
 }
@@ -125,40 +125,52 @@ impl Response {
         Response { status, headers, body }
     }
 
-    fn header(&self, name: &str) -> Option<String> {
+    pub(crate) fn header(&self, name: &str) -> Option<String> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
-    fn json(mut self) -> Value {
+    pub(crate) fn json(mut self) -> Value {
         let length = self.header("content-length").and_then(|length| length.parse().ok()).expect("a length");
         let mut body = vec![0; length];
         self.body.read_exact(&mut body).expect("a body");
         serde_json::from_slice(&body).expect("JSON")
     }
 
-    /// Returns the id and the data of the next event of a chunked stream.
     fn event(&mut self) -> (Option<String>, String) {
+        self.next_event().expect("the stream ended")
+    }
+
+    /// Returns the id and the data of the next event of a chunked stream, or nothing at its end.
+    fn next_event(&mut self) -> Option<(Option<String>, String)> {
         let (mut id, mut data) = (None, None);
         loop {
             let mut line = String::new();
-            assert!(self.body.read_line(&mut line).expect("an event") > 0, "the stream ended");
+            let read = self.body.read_line(&mut line).expect("an event");
             let line = line.trim_end();
+            // The last chunk is empty. No line of an event is a lone number.
+            if read == 0 || line == "0" {
+                return None;
+            }
             if let Some(value) = line.strip_prefix("id: ") {
                 id = Some(value.to_owned());
             } else if let Some(value) = line.strip_prefix("data:") {
                 data = Some(value.trim().to_owned());
             } else if let (true, Some(data)) = (line.is_empty(), data.take()) {
-                return (id, data);
+                return Some((id, data));
             }
         }
     }
 
     fn message(&mut self) -> Value {
+        self.next_message().expect("the stream ended")
+    }
+
+    /// Returns the next message of a stream, or nothing at its end.
+    pub(crate) fn next_message(&mut self) -> Option<Value> {
         loop {
-            if let (_, data) = self.event()
-                && !data.is_empty()
-            {
-                return serde_json::from_str(&data).expect("a message");
+            let (_, data) = self.next_event()?;
+            if !data.is_empty() {
+                return Some(serde_json::from_str(&data).expect("a message"));
             }
         }
     }
@@ -290,6 +302,27 @@ fn stateless_call_is_cancelled_by_disconnecting() {
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
     let records = daemon.home().records();
     assert!(records.iter().any(|record| record.to_string().contains("client_gone")), "{records:?}");
+}
+
+/// The daemon does not answer a cancelled call, so its stream would stay open and keep an unused session alive.
+#[cfg(target_os = "linux")]
+#[test]
+fn cancelled_call_ends_its_stream_and_its_idle_session() {
+    let daemon = Daemon::start();
+    let bridge = HttpBridge::start_with(daemon.home(), &["--session-timeout", "1"]);
+    let session = bridge.initialize();
+    let in_session = ("mcp-session-id", session.as_str());
+    let fifo = daemon.home().workspace().join("gate");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let call = json!({"name": "run_command", "arguments": {"command": ["cat", "gate"]}});
+    let mut stream = bridge.post(&[in_session], &request(5, "tools/call", call));
+    let running = || daemon.home().run(&["status", "--json"]).json()["calls"]["running"].as_u64();
+    wait_until("the call runs", || running() == Some(1));
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
+    assert_eq!(bridge.post(&[in_session], &cancel).status, 202);
+    assert_eq!(stream.next_message(), None, "no message, and the end");
+    wait_until("the call ends", || running() == Some(0));
+    wait_until("the session ends", || session_processes(&bridge) == 0);
 }
 
 #[test]

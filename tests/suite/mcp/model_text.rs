@@ -85,3 +85,31 @@ fn refusal_lists_the_permitted_commands() {
     let text = text_of(&mut connect(&daemon), "run_command", json!({"command": ["curl", "x"]}));
     assert!(text.contains("permits only these commands: ls, cat, "), "{text}");
 }
+
+/// These hosts give their model the structured content, if there is any, and not the text.
+#[test]
+fn hosts_that_hide_text_get_only_text() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "one\ntwo\n");
+    for name in ["claude-code", "codex-mcp-client"] {
+        let mut client = daemon.agent();
+        let hello =
+            json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name}});
+        client.request("initialize", &hello);
+        let listed = client.request("tools/list", &json!({}));
+        assert!(!listed.to_string().contains("outputSchema") && listed["result"]["tools"].is_array());
+        for (tool, arguments, expect) in [
+            ("read_file", json!({"path": "a.txt"}), "one\ntwo\n"),
+            ("run_command", json!({"command": ["true"]}), "exit code 0, no output"),
+        ] {
+            let called = client.request("tools/call", &json!({"name": tool, "arguments": arguments}));
+            let result = &called["result"];
+            assert_eq!(result["content"], json!([{"type": "text", "text": expect}]), "{called}");
+            assert_eq!(
+                (&result["isError"], result.get("structuredContent")),
+                (&json!(false), None),
+                "{called}"
+            );
+        }
+    }
+}

@@ -90,7 +90,7 @@ fn fixture(name: &str) -> PathBuf {
 
 #[test]
 fn python_sdk_works_through_socket_and_bridge() {
-    let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
+    let Ok(python) = std::env::var("SINEW_PYTHON") else { return tests::left_out("no SINEW_PYTHON") };
     Served::start().try_example(|| {
         let mut command = Command::new(&python);
         command.arg(example("python/orchestrator.py")).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -100,7 +100,7 @@ fn python_sdk_works_through_socket_and_bridge() {
 
 #[test]
 fn typescript_sdk_works_through_socket_and_bridge() {
-    let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
+    let Ok(node) = std::env::var("SINEW_NODE") else { return tests::left_out("no SINEW_NODE") };
     let served = Served::start();
     // Node looks for packages beside the script.
     let beside = served.folder.path().join("script");
@@ -130,7 +130,7 @@ fn require_approval(served: &Served) {
 /// The answer to a form is no approval: the first answer leads to the second form.
 #[test]
 fn python_sdk_shows_a_form_and_the_operator_approves() {
-    let Ok(python) = std::env::var("SINEW_PYTHON") else { return println!("left out: no SINEW_PYTHON") };
+    let Ok(python) = std::env::var("SINEW_PYTHON") else { return tests::left_out("no SINEW_PYTHON") };
     let served = Served::start();
     require_approval(&served);
     let mut command = Command::new(&python);
@@ -143,7 +143,7 @@ fn python_sdk_shows_a_form_and_the_operator_approves() {
 
 #[test]
 fn typescript_sdk_waits_for_a_task() {
-    let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
+    let Ok(node) = std::env::var("SINEW_NODE") else { return tests::left_out("no SINEW_NODE") };
     if !Path::new(&node).join("node_modules/@modelcontextprotocol/ext-tasks").exists() {
         return tests::left_out(
             "the package ext-tasks is not installed: remove target/node and run the tests",
@@ -166,7 +166,7 @@ fn typescript_sdk_waits_for_a_task() {
 
 #[test]
 fn inspector_works_through_the_bridge() {
-    let Ok(node) = std::env::var("SINEW_NODE") else { return println!("left out: no SINEW_NODE") };
+    let Ok(node) = std::env::var("SINEW_NODE") else { return tests::left_out("no SINEW_NODE") };
     let served = Served::start();
     let home = format!("SINEW_HOME={}", served.folder.path().join("home").display());
     let mut command = Command::new(Path::new(&node).join("node_modules/.bin/mcp-inspector"));

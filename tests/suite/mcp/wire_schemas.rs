@@ -1,6 +1,8 @@
-//! Raw messages of every kind, valid and invalid, at three revisions: everything the daemon and the bridge send
-//! validates against the official JSON Schema of the revision. The schemas are in the conformance suite, which
-//! `cargo xtask conformance` installs; without it, this test is left out.
+//! Raw messages of every kind, valid and invalid, at three revisions, over the socket and both bridges: everything
+//! that is sent back validates against the official JSON Schema of the revision. The schemas are in the npm package
+//! of the conformance suite; where it cannot be installed, these tests are left out.
+
+mod wire;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,11 +10,15 @@ use std::process::Command;
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use tests::{Bridge, Client, Daemon, Home, left_out};
+use tests::{Bridge, Daemon, Home, left_out};
 
-/// Number of messages to send at least, over all revisions.
+use self::wire::{HttpWire, Wire};
+use super::http::HttpBridge;
+
+/// Number of messages to send at least over each wire, over all revisions.
 const LEAST_MESSAGES: usize = 501;
 const STATELESS: &str = "2026-07-28";
+const REVISIONS: [&str; 3] = ["2025-06-18", "2025-11-25", STATELESS];
 const SENTINEL: &str = "sentinel";
 
 /// Methods of MCP, those of other features, and one that does not exist.
@@ -40,13 +46,13 @@ const METHODS: &[&str] = &[
 
 /// Reads the official schemas by revision.
 fn schemas() -> Option<HashMap<String, Value>> {
-    let Some(folder) = std::env::var_os("SINEW_CONFORMANCE").map(PathBuf::from) else {
-        left_out("the MCP schemas are not installed: run `cargo xtask conformance`");
+    let Some(folder) = std::env::var_os("SINEW_NODE").map(PathBuf::from) else {
+        left_out("no SINEW_NODE: the package with the MCP schemas could not be installed");
         return None;
     };
-    let bundle = folder.join("newest/node_modules/@modelcontextprotocol/conformance/dist/index.js");
+    let bundle = folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/mcp_schemas.mjs");
-    let printed = Command::new(folder.join("node")).arg(script).arg(bundle).output().expect("node runs");
+    let printed = Command::new("node").arg(script).arg(bundle).output().expect("node runs");
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
     Some(serde_json::from_slice(&printed.stdout).expect("schemas"))
 }
@@ -129,28 +135,6 @@ impl OfficialSchema {
             "tasks/cancel" => "CancelTaskResult",
             "tasks/list" => "ListTasksResult",
             other => panic!("`{other}` must not have a result: {result}"),
-        }
-    }
-}
-
-/// Transport to the daemon.
-enum Wire {
-    Socket(Client),
-    Bridge(Bridge),
-}
-
-impl Wire {
-    fn send(&mut self, line: &str) {
-        match self {
-            Wire::Socket(client) => client.send(format!("{line}\n").as_bytes()),
-            Wire::Bridge(bridge) => bridge.send(line),
-        }
-    }
-
-    fn receive(&mut self) -> Value {
-        match self {
-            Wire::Socket(client) => client.receive().expect("the connection stays open"),
-            Wire::Bridge(bridge) => bridge.receive(),
         }
     }
 }
@@ -420,26 +404,37 @@ fn use_tasks(client: &mut CheckingClient) {
     }
 }
 
-#[test]
-fn every_message_validates_against_the_official_schema() {
+/// Sends everything at each revision, over a new connection each.
+fn check_revisions(connect: impl Fn(&Daemon, &'static str) -> Wire) {
     let Some(mut schemas) = schemas() else { return };
     let daemon = daemon();
-    let mut schema = |revision| OfficialSchema::new(revision, schemas.remove(revision).expect("a schema"));
-    let [old, tasks, modern] = ["2025-06-18", "2025-11-25", STATELESS].map(&mut schema);
-    let bridged = Wire::Bridge(Bridge::start(daemon.home(), &["--no-start"]));
     let (mut sent, mut received) = (0, 0);
-    for (wire, schema) in
-        [(Wire::Socket(daemon.agent()), old), (bridged, tasks), (Wire::Socket(daemon.agent()), modern)]
-    {
-        let mut client = CheckingClient::new(wire, schema);
+    for revision in REVISIONS {
+        let schema = OfficialSchema::new(revision, schemas.remove(revision).expect("a schema"));
+        let mut client = CheckingClient::new(connect(&daemon, revision), schema);
         send_methods(&mut client);
         send_malformed(&mut client);
         call_tools(&mut client);
         call_with_progress_and_cancel(&mut client);
         use_tasks(&mut client);
-        println!("{}: {} messages sent, {} checked", client.schema.revision, client.sent, client.received);
+        println!("{revision}: {} messages sent, {} checked", client.sent, client.received);
         sent += client.sent;
         received += client.received;
     }
     assert!(sent >= LEAST_MESSAGES && received >= LEAST_MESSAGES, "{sent} sent, {received} checked");
+}
+
+#[test]
+fn messages_on_the_socket_match_the_official_schemas() {
+    check_revisions(|daemon, _| Wire::Socket(daemon.agent()));
+}
+
+#[test]
+fn messages_of_the_bridge_match_the_official_schemas() {
+    check_revisions(|daemon, _| Wire::Bridge(Bridge::start(daemon.home(), &["--no-start"])));
+}
+
+#[test]
+fn messages_over_http_match_the_official_schemas() {
+    check_revisions(|daemon, revision| Wire::Http(HttpWire::new(HttpBridge::start(daemon.home()), revision)));
 }

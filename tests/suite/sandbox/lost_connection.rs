@@ -139,5 +139,11 @@ fn detached_call_needs_an_idempotency_key() {
     let params = json!({"tool_name": "run_command", "arguments": {"command": ["true"]}, "detached": true});
     let error = daemon.agent().request("sinew/execute", &params)["error"].clone();
     assert_eq!(error["data"]["field"], "detached", "{error}");
-    assert!(error["message"].as_str().unwrap().contains("idempotency_key"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("needs `idempotency_key`"), "{error}");
+    let mut client = daemon.agent();
+    crate::mcp::shake(&mut client, "2025-11-25");
+    let params =
+        json!({"name": "run_command", "arguments": {"command": ["true"]}, "_meta": {"sinew/detached": true}});
+    let error = client.request("tools/call", &params)["error"].clone();
+    assert!(error["message"].as_str().unwrap().contains("needs `sinew/idempotency_key`"), "{error}");
 }

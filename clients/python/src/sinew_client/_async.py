@@ -19,7 +19,8 @@ class AsyncSinew(AsyncCalls):
     """Connection to the agent socket.
 
     It connects on the first request, and again after the daemon restarted. Options of a single call are set
-    with `with_options`, which returns a client that shares the connection.
+    with `with_options`, which returns a client that shares the connection. The operator and the ledger see
+    `name`; programs with different names have idempotency keys of their own.
     """
 
     def __init__(
@@ -29,11 +30,12 @@ class AsyncSinew(AsyncCalls):
         home: str | os.PathLike[str] | None = None,
         connect_timeout: float = 5.0,
         reconnect_timeout: float = 20.0,
+        name: str | None = None,
         options: CallOptions | None = None,
         **changes: Any,
     ) -> None:
         path = socket_path(socket, run_directory(home) / "agent.sock")
-        self._link = Link(path, connect_timeout, reconnect_timeout)
+        self._link = Link(path, connect_timeout, reconnect_timeout, name)
         self._timeouts = (connect_timeout, reconnect_timeout)
         self.options = (options or CallOptions()).replace(changes)
 
@@ -154,7 +156,11 @@ class AsyncSession(AsyncSinew):
     def __init__(self, opener: AsyncSinew, opened: _types.SessionOpenResult) -> None:
         connect, reconnect = opener._timeouts
         super().__init__(
-            opened["socket"], connect_timeout=connect, reconnect_timeout=reconnect, options=opener.options
+            opened["socket"],
+            connect_timeout=connect,
+            reconnect_timeout=reconnect,
+            name=opener._link.name,
+            options=opener.options,
         )
         self._opener = opener
         self.opened = opened

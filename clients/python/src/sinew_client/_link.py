@@ -18,6 +18,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 # The daemon refuses more open requests on one connection.
 MAX_OPEN_REQUESTS = 64
 RETRY_SECONDS = 0.05
+# Revision of the MCP handshake by which a client states its name.
+REVISION = "2025-11-25"
 
 NotificationCallback = Callable[[str, Any], None]
 
@@ -25,8 +27,9 @@ NotificationCallback = Callable[[str, Any], None]
 class Link:
     """Connection that is opened on the first request, and again after it was lost."""
 
-    def __init__(self, path: str, connect_timeout: float, reconnect_timeout: float) -> None:
+    def __init__(self, path: str, connect_timeout: float, reconnect_timeout: float, name: str | None = None) -> None:
         self.path = path
+        self.name = name
         self._connect_timeout = connect_timeout
         self._reconnect_timeout = reconnect_timeout
         self._ids = itertools.count(1)
@@ -51,21 +54,36 @@ class Link:
             deadline = asyncio.get_running_loop().time() + limit
             while True:
                 try:
-                    reader, writer = await asyncio.open_unix_connection(self.path, limit=MAX_LINE_BYTES)
-                    break
-                except OSError as error:
+                    return await self._dial()
+                except (OSError, ConnectionLost) as error:
                     if asyncio.get_running_loop().time() >= deadline:
+                        reason = (error.strerror if isinstance(error, OSError) else None) or error
                         raise DaemonUnavailable(
-                            f"no daemon answers on `{self.path}`: {error.strerror or error}; start one with `sinew serve`"
+                            f"no daemon answers on `{self.path}`: {reason}; start one with `sinew serve`"
                         ) from error
                     await asyncio.sleep(RETRY_SECONDS)
-            try:
-                check_peer(writer.get_extra_info("socket"), self.path)
-            except BaseException:
-                writer.close()
-                raise
-            self._writer = writer
-            self._reader_task = asyncio.get_running_loop().create_task(self._read(reader, writer))
+
+    async def _dial(self) -> None:
+        reader, writer = await asyncio.open_unix_connection(self.path, limit=MAX_LINE_BYTES)
+        try:
+            check_peer(writer.get_extra_info("socket"), self.path)
+        except BaseException:
+            writer.close()
+            raise
+        self._writer = writer
+        self._reader_task = asyncio.get_running_loop().create_task(self._read(reader, writer))
+        if self.name is None:
+            return
+        client = {"name": self.name, "version": REVISION}
+        params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": client}
+        try:
+            await self._request_once("initialize", params, None)
+        except BaseException:
+            # A connection without the name must not be used.
+            self._writer = None
+            writer.close()
+            raise
+        self._send_soon("notifications/initialized", {})
 
     async def close(self) -> None:
         """Closes the connection. Calls that are not detached end."""

@@ -46,7 +46,7 @@ class CallOptions:
     idempotency_key: str | None = None
     """The call with this key runs once in 24 hours; a repeat gets the recorded outcome."""
     detached: bool = False
-    """The call outlives its connection; needs a key."""
+    """The call outlives its connection. Without a key it gets one of its own, as with `resumable`."""
     resumable: bool = False
     """Gives each call its own key and detaches it, so that a lost connection does not lose the outcome."""
     approval: Literal["wait", "async"] | None = None
@@ -64,15 +64,19 @@ class CallOptions:
         """Returns a copy with these fields changed."""
         return dataclasses.replace(self, **changes)
 
+    def with_key(self) -> CallOptions:
+        """Returns a copy with a key, if the call must be found again and has none."""
+        needs_key = (self.detached or self.resumable) and self.idempotency_key is None
+        return self.replace({"idempotency_key": uuid.uuid4().hex}) if needs_key else self
+
     def params(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Builds the parameters of `sinew/execute`."""
         params: dict[str, Any] = {"tool_name": tool, "arguments": dict(arguments)}
+        keyed = self.with_key()
         for name in ("cwd", "deadline_ms", "idempotency_key", "approval", "approval_id"):
-            value = getattr(self, name)
+            value = getattr(keyed, name)
             if value is not None:
                 params[name] = value
-        if self.resumable and self.idempotency_key is None:
-            params["idempotency_key"] = uuid.uuid4().hex
         if self.detached or self.resumable:
             params["detached"] = True
         trace = self.trace_ctx if self.trace_ctx is not None else current_trace_context()

@@ -56,8 +56,10 @@ class _LoopThread:
 class PendingCall:
     """Call that runs in the background."""
 
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
+    def __init__(self, future: concurrent.futures.Future[Any], idempotency_key: str | None) -> None:
         self._future = future
+        self.idempotency_key = idempotency_key
+        """Key by which another client gets the outcome, if the call has one."""
 
     def result(self, timeout: float | None = None) -> Any:
         """Waits for the output. Raises like `call`, or `TimeoutError`."""
@@ -80,7 +82,8 @@ class PendingCall:
 class Sinew(SyncCalls):
     """Blocking connection to the agent socket, for use from any thread.
 
-    Options of a single call are set with `with_options`, which returns a client that shares the connection.
+    Options of a single call are set with `with_options`, which returns a client that shares the connection. The
+    operator and the ledger see `name`; programs with different names have idempotency keys of their own.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Sinew(SyncCalls):
         home: str | os.PathLike[str] | None = None,
         connect_timeout: float = 5.0,
         reconnect_timeout: float = 20.0,
+        name: str | None = None,
         options: CallOptions | None = None,
         **changes: Any,
     ) -> None:
@@ -101,6 +105,7 @@ class Sinew(SyncCalls):
                 home=home,
                 connect_timeout=connect_timeout,
                 reconnect_timeout=reconnect_timeout,
+                name=name,
                 options=options,
                 **changes,
             )
@@ -157,7 +162,9 @@ class Sinew(SyncCalls):
 
     def start(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **fields: Any) -> PendingCall:
         """Starts a call in the background."""
-        return PendingCall(self._loop.start(self._client._call(tool, {**(arguments or {}), **fields})))
+        key = self.options.with_key().idempotency_key
+        client = self._client.with_options(idempotency_key=key)
+        return PendingCall(self._loop.start(client._call(tool, {**(arguments or {}), **fields})), key)
 
     def request_approval(self, tool: str, arguments: Mapping[str, Any] | None = None, /, **fields: Any) -> Approval:
         """Starts a call that may need approval and does not wait for it."""

@@ -30,8 +30,9 @@ const DEFAULT_TASK_TTL: Duration = Duration::from_secs(60 * 60);
 pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: MethodCall) -> MethodResult {
     let mut params = call.params;
     let (era, mut meta) = McpEra::from_request(session, &mut params)?;
-    let key = parse_idempotency_key(meta.remove("sinew/idempotency_key"))?;
-    let connection_loss = parse_detached(meta.remove(DETACHED_KEY), DETACHED_KEY, key.as_deref())?;
+    let key = parse_idempotency_key(meta.remove(IDEMPOTENCY_KEY), IDEMPOTENCY_KEY)?;
+    let detached = meta.remove(DETACHED_KEY);
+    let connection_loss = parse_detached(detached, [DETACHED_KEY, IDEMPOTENCY_KEY], key.as_deref())?;
     let word = |key: &str| meta_string(&meta, key);
     let listener = meta.get("progressToken").cloned().zip(session.notifier());
     let chosen_mode = word(APPROVAL_KEY)?;
@@ -121,10 +122,11 @@ impl ReplyForm {
         listener: Option<(Value, Notifier)>,
     ) -> MethodResult {
         let (layer, started) = (Arc::clone(&agent.layer), request.started);
+        let is_text_only = super::is_text_only(request.caller.client.as_deref());
         let execute = move |request| async move {
             let ended = layer.execute(request).await;
             record_duration(&ended, started);
-            ended
+            if is_text_only { result::text_only(ended) } else { ended }
         };
         if matches!(self, ReplyForm::Task { .. } | ReplyForm::ResultOrTask) {
             let call = TaskCall {
@@ -169,10 +171,11 @@ fn parse_ttl(task: &Map<String, Value>) -> Result<Duration, RpcError> {
     }
 }
 
-/// `_meta` keys for the approval mode, for the id of a decided approval, and for a call that outlives its
-/// connection.
+/// `_meta` keys for the approval mode, for the id of a decided approval, for a call that runs once, and for one that
+/// outlives its connection.
 const APPROVAL_KEY: &str = "sinew/approval";
 const APPROVAL_ID_KEY: &str = "sinew/approval_id";
+const IDEMPOTENCY_KEY: &str = "sinew/idempotency_key";
 const DETACHED_KEY: &str = "sinew/detached";
 
 /// Reads a string value of a `sinew/` key in `_meta`.

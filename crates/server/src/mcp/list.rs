@@ -24,6 +24,9 @@ pub(crate) fn run(agent: &AgentContext, session: &mut ConnectionState, call: Met
     let tools = agent.layer.tools_in(session.worker_session.as_deref(), &ToolFilter::default());
     let mut page = page(&tools, cursor.as_deref())?;
     page.keeping = era.cache_hints();
+    if super::is_text_only(era.caller(session).client.as_deref()) {
+        page.remove_output_schemas();
+    }
     if era == McpEra::Handshake && tasks::handshake_has_tasks(session) {
         page.permit_tasks();
     }
@@ -42,6 +45,13 @@ struct ToolPage {
 }
 
 impl ToolPage {
+    /// Removes what promises structured content.
+    fn remove_output_schemas(&mut self) {
+        for definition in self.tools.iter_mut().filter_map(Value::as_object_mut) {
+            definition.remove("outputSchema");
+        }
+    }
+
     /// Declares that each tool can be called as a task: any call may have to wait for the operator.
     fn permit_tasks(&mut self) {
         for definition in self.tools.iter_mut().filter_map(Value::as_object_mut) {

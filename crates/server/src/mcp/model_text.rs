@@ -80,7 +80,8 @@ fn failure_text(result: &ToolResult) -> String {
     let failure = result.metadata.failure.as_ref();
     let hint = failure.and_then(|failure| failure.hint.as_deref()).and_then(without_operator_commands);
     lines.extend(hint);
-    if failure.is_some_and(|failure| failure.retryable) {
+    // A repeat gets the recorded failure again.
+    if failure.is_some_and(|failure| failure.retryable) && result.metadata.repeat.is_none() {
         lines.push("The same call may succeed later.".to_owned());
     }
     lines.join("\n")
@@ -231,6 +232,15 @@ mod tests {
         assert_eq!(texts(&result), [text, "Output so far:\n{\"stdout\":\"half\"}"]);
         let render = ModelText(|output| Some(output["stdout"].as_str()?.to_owned()));
         assert_eq!(texts(&result.with_model_text(Some(render))), [text, "Output so far:\nhalf"]);
+    }
+
+    #[test]
+    fn repeat_of_a_failure_gives_no_advice_to_retry() {
+        let mut metadata = metadata();
+        let repeat = json!({"of": CallId::fresh(), "outcome": "failed", "at": "2026-11-18T10:00:00Z"});
+        metadata.repeat = Some(serde_json::from_value(repeat).unwrap());
+        let failure = Failure::new(FailureKind::TimedOut, "Command timed out");
+        assert_eq!(texts(&ToolResult::failed("t", failure, metadata, 0.0)), ["Command timed out"]);
     }
 
     #[test]

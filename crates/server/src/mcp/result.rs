@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tool::result::{FailureReport, ResultMetadata};
+use tool::result::{FailureReport, ModelContent, ModelText, ResultMetadata, text_block};
 use tool::{Refusal, RefusalCode, ToolResult};
 
 use super::era::StatelessResultFields;
@@ -39,6 +39,19 @@ pub(super) fn input_required(awaited: &AwaitedApproval) -> RpcReply {
         "resultType": "input_required",
         "inputRequests": task_view::approval_form(awaited),
     }))
+}
+
+/// Replaces the output of a successful call by its text, if its tool has one.
+pub(super) fn text_only(mut result: ToolResult) -> ToolResult {
+    let text = match &result.model_content {
+        ModelContent::Text(ModelText(render)) if result.success => render(&result.output),
+        ModelContent::Text(_) | ModelContent::Json | ModelContent::Blocks(_) => None,
+    };
+    if let Some(text) = text {
+        result.model_content = ModelContent::Blocks(vec![text_block(text)]);
+        result.output = Value::Null;
+    }
+    result
 }
 
 /// Result of a call in MCP's format.

@@ -19,6 +19,7 @@ use crate::service::{MethodCall, MethodReply, MethodResult};
 /// ledger.
 const MAX_NAME_BYTES: usize = 256;
 const MAX_KEY_BYTES: usize = 255;
+const KEY_FIELD: &str = "idempotency_key";
 /// Longest deadline. No call may run longer, so a larger value is reduced to it.
 const MAX_DEADLINE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -69,7 +70,8 @@ pub(crate) fn parse_request(
     approval_mode: ApprovalMode,
 ) -> Result<(CallRequest, Params), RpcError> {
     let mut params = call.params;
-    let idempotency_key = parse_idempotency_key(params.take("idempotency_key"))?;
+    let idempotency_key = parse_idempotency_key(params.take(KEY_FIELD), KEY_FIELD)?;
+    let detached = params.take("detached");
     let request = CallRequest {
         tool_name: parse_tool_name(&mut params, "tool_name")?,
         // Any type: arguments of the wrong type get a recorded refusal that shows the expected ones.
@@ -81,7 +83,7 @@ pub(crate) fn parse_request(
         progress: Progress::default(),
         started: call.received_at,
         curated_map: CuratedMapCheck::Applied,
-        connection_loss: parse_detached(params.take("detached"), "detached", idempotency_key.as_deref())?,
+        connection_loss: parse_detached(detached, ["detached", KEY_FIELD], idempotency_key.as_deref())?,
         idempotency_key,
         cancellation: call.cancellation,
         approval_mode: parse_approval_mode(
@@ -121,30 +123,29 @@ pub(crate) fn parse_tool_name(params: &mut Params, field: &'static str) -> Resul
 }
 
 /// Parses the idempotency key. A key that is empty or too long is an error.
-pub(crate) fn parse_idempotency_key(given: Option<Value>) -> Result<Option<String>, RpcError> {
+pub(crate) fn parse_idempotency_key(given: Option<Value>, field: &str) -> Result<Option<String>, RpcError> {
     match given {
         None => Ok(None),
         Some(Value::String(key)) if (1..=MAX_KEY_BYTES).contains(&key.len()) => Ok(Some(key)),
         Some(_) => {
-            let message = format!("`idempotency_key` must be a string of 1 to {MAX_KEY_BYTES} bytes");
-            Err(RpcError::invalid_params("idempotency_key", &message))
+            let message = format!("`{field}` must be a string of 1 to {MAX_KEY_BYTES} bytes");
+            Err(RpcError::invalid_params(field, &message))
         }
     }
 }
 
 /// Parses `detached: true`, which lets a call outlive its connection. Such a call needs an idempotency key,
-/// by which its caller fetches the result later.
+/// by which its caller fetches the result later. The names are those of both fields.
 pub(crate) fn parse_detached(
     value: Option<Value>,
-    field: &str,
+    [field, key_field]: [&str; 2],
     idempotency_key: Option<&str>,
 ) -> Result<ConnectionLoss, RpcError> {
     match value {
         None | Some(Value::Bool(false)) => Ok(ConnectionLoss::StopsCall),
         Some(Value::Bool(true)) if idempotency_key.is_some() => Ok(ConnectionLoss::LeavesCallRunning),
         Some(Value::Bool(true)) => {
-            let message =
-                format!("`{field}` needs an `idempotency_key`, by which the result can be fetched later");
+            let message = format!("`{field}` needs `{key_field}`, by which the result can be fetched later");
             Err(RpcError::invalid_params(field, &message))
         }
         Some(other) => Err(RpcError::wrong_type(field, "a boolean", &other)),

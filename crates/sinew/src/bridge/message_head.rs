@@ -34,9 +34,13 @@ impl<'a> MessageHead<'a> {
         if is_strict { MessageHead::parse(line) } else { MessageHead::default() }
     }
 
-    /// Returns the id if this is a request.
+    /// Returns the id if this is a request. The daemon answers one with another kind of id without it.
     pub(super) fn request_id(&self) -> Option<&Value> {
-        self.id.as_ref().filter(|_| self.method.is_some())
+        self.id.as_ref().filter(|id| self.method.is_some() && server::is_request_id(id))
+    }
+
+    pub(super) fn is_cancellation(&self) -> bool {
+        self.id.is_none() && self.method.as_deref() == Some("notifications/cancelled")
     }
 
     /// Returns the id of the request if this is a response.
@@ -47,6 +51,12 @@ impl<'a> MessageHead<'a> {
     pub(super) fn is_error(&self) -> bool {
         self.error.is_some()
     }
+}
+
+/// Returns the id of the request that a notification cancels.
+pub(super) fn cancelled_request(line: &[u8]) -> Option<Value> {
+    let mut message: Value = serde_json::from_slice(line).ok()?;
+    message.pointer_mut("/params/requestId").map(Value::take)
 }
 
 #[cfg(test)]
@@ -63,6 +73,7 @@ mod tests {
         check(r#"{"method":"a\u0062","params":{"id":5},"id":"x"}"#, Some("x".into()), None);
         check(r#"{"method":"notifications/x"}"#, None, None);
         check(r#"{"id":7,"result":{"method":"m"}}"#, None, Some(7.into()));
+        check(r#"{"id":1.5,"method":"ping"}"#, None, None);
         check("nonsense", None, None);
         check("[1]", None, None);
     }

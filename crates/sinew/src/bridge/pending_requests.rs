@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::message_head::MessageHead;
+use super::message_head::{MessageHead, cancelled_request};
 
 /// Notification that a client sends after its handshake.
 pub(super) const INITIALIZED: &[u8] = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
@@ -27,6 +27,13 @@ struct PendingRequestsState {
 impl PendingRequests {
     /// Notes a line from the client.
     pub(super) fn note_request(&self, head: &MessageHead<'_>, line: &[u8]) {
+        if head.is_cancellation() {
+            // The daemon sends no response to a cancelled request.
+            if let Some(id) = cancelled_request(line) {
+                self.lock().open.remove(&id);
+            }
+            return;
+        }
         let Some(id) = head.request_id().cloned() else { return };
         let mut state = self.lock();
         state.open.insert(id.clone());
@@ -121,6 +128,16 @@ mod tests {
         assert!(failed_requests(&calls).is_empty());
         note(&calls, r#"{"id":2,"method":"tools/call"}"#);
         assert!(calls.fail_one(&2.into()).is_some() && calls.fail_one(&2.into()).is_none());
+    }
+
+    #[test]
+    fn cancelled_request_gets_no_error() {
+        let calls = PendingRequests::default();
+        note(&calls, r#"{"id":1,"method":"tools/call"}"#);
+        note(&calls, r#"{"id":2,"method":"tools/call"}"#);
+        note(&calls, r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#);
+        let failed = failed_requests(&calls);
+        assert!(failed.len() == 1 && failed[0].contains(r#""id":2"#), "{failed:?}");
     }
 
     #[test]

@@ -210,7 +210,9 @@ fn follow(session: &Session, from: EventId) -> Reply {
 async fn response(session: &Session, stream: u64, id: Option<&Value>) -> Reply {
     match session.response(stream).await {
         Some(message) => reply::json_text(StatusCode::OK, message),
-        None => reply::invalid(StatusCode::BAD_GATEWAY, id, "the session has ended"),
+        None => {
+            reply::invalid(StatusCode::BAD_GATEWAY, id, "the request was cancelled, or the session has ended")
+        }
     }
 }
 

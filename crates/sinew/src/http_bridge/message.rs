@@ -23,10 +23,24 @@ impl ClientMessage {
         let text =
             std::str::from_utf8(body).map_err(|_| error_object(None, -32700, "the body is not UTF-8"))?;
         match strict_json::parse(text) {
-            Ok(message @ Value::Object(_)) => Ok(ClientMessage(message)),
+            Ok(message @ Value::Object(_)) => ClientMessage(message).check_form(),
             Ok(_) => Err(error_object(None, -32600, "the body must be one JSON-RPC message")),
             Err(error) => Err(error_object(None, -32700, &error.to_string())),
         }
+    }
+
+    /// Checks that the daemon will repeat the id in its reply: a request without a reply would stay open. The server
+    /// sends no requests, so a message without a method cannot be a response.
+    fn check_form(self) -> Result<Self, Value> {
+        let id = self.0.get("id");
+        if id.is_some_and(|id| !server::is_request_id(id)) {
+            let message = "`id` must be a short string or an integer; leave it out in a notification";
+            return Err(error_object(None, -32600, message));
+        }
+        if self.method().is_none() {
+            return Err(error_object(id, -32600, "`method` must be a string"));
+        }
+        Ok(self)
     }
 
     /// Returns the message as one line.
@@ -42,6 +56,12 @@ impl ClientMessage {
     pub(super) fn request_id(&self) -> Option<&Value> {
         self.method()?;
         self.0.get("id")
+    }
+
+    /// Returns the id of the request that this notification cancels.
+    pub(super) fn cancelled_request(&self) -> Option<&Value> {
+        let is_cancellation = self.method() == Some("notifications/cancelled") && self.request_id().is_none();
+        if is_cancellation { self.0.pointer("/params/requestId") } else { None }
     }
 
     pub(super) fn progress_token(&self) -> Option<&Value> {
@@ -146,5 +166,22 @@ mod tests {
         }
         let pretty = ClientMessage::parse(b"{\n \"id\": 1,\n \"method\": \"ping\"\n}").ok().unwrap();
         assert_eq!(pretty.to_line(), r#"{"id":1,"method":"ping"}"#);
+    }
+
+    #[test]
+    fn message_that_gets_no_reply_to_its_id_is_refused() {
+        let check = |id: &Value, fields: &Value, repeated: bool| {
+            let mut message = fields.clone();
+            message["id"] = id.clone();
+            let error = ClientMessage::parse(message.to_string().as_bytes()).err().unwrap();
+            assert_eq!(error["error"]["code"], -32600, "{message}");
+            assert_eq!(error.get("id"), Some(id).filter(|_| repeated), "{message}");
+        };
+        let ping = json!({"jsonrpc": "2.0", "method": "ping"});
+        for id in [json!(null), json!(1.5), json!(true), json!([1]), json!("x".repeat(300))] {
+            check(&id, &ping, false);
+        }
+        check(&json!(1), &json!({"jsonrpc": "2.0", "method": 5}), true);
+        check(&json!(1), &json!({"jsonrpc": "2.0", "result": {}}), true);
     }
 }

@@ -81,8 +81,12 @@ impl Session {
             None => COMMON_STREAM,
         };
         let sent = send_line(&mut *self.write.lock().await, &message.to_line()).await;
+        let mut state = self.state();
         if sent.is_err() {
-            self.state().lose_connection();
+            state.lose_connection();
+        }
+        if let Some(id) = message.cancelled_request() {
+            state.cancel_request(id);
         }
         Some(stream)
     }
@@ -170,6 +174,14 @@ impl SessionState {
         Some(stream)
     }
 
+    /// Ends the stream of a cancelled request: the daemon sends no response to it.
+    fn cancel_request(&mut self, id: &Value) {
+        let request = self.requests.remove(&id.to_string());
+        if let Some(log) = request.and_then(|request| self.streams.get_mut(&request.stream)) {
+            log.finish();
+        }
+    }
+
     fn forget_old_streams(&mut self) {
         let finished = self.streams.iter().filter(|(_, log)| log.is_finished()).map(|(stream, _)| *stream);
         let mut finished: Vec<u64> = finished.collect();
@@ -184,10 +196,11 @@ impl SessionState {
     fn route(&mut self, line: &str) {
         let message: Value = serde_json::from_str(line).unwrap_or_default();
         let is_response = message.get("method").is_none();
-        let request = message.get("id").filter(|_| is_response).map(Value::to_string);
-        if let Some(request) = request.and_then(|id| self.requests.remove(&id)) {
+        if let Some(id) = message.get("id").filter(|_| is_response) {
             self.last_use = Instant::now();
-            if let Some(log) = self.streams.get_mut(&request.stream) {
+            // A response that was sent before its request was cancelled has no stream.
+            let request = self.requests.remove(&id.to_string());
+            if let Some(log) = request.and_then(|request| self.streams.get_mut(&request.stream)) {
                 log.push_message(line);
                 log.finish();
             }
@@ -256,10 +269,11 @@ async fn forward_events(state: Arc<Mutex<SessionState>>, from: EventId, sender: 
     }
 }
 
-/// Returns the data of an event with one line of data.
+/// Returns the data of an event with one line of data. A position has none.
 fn data_of(event: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(event).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("data: ")).map(str::to_owned)
+    let data = text.lines().find_map(|line| line.strip_prefix("data: "))?;
+    (!data.is_empty()).then(|| data.to_owned())
 }
 
 fn lock(state: &Mutex<SessionState>) -> MutexGuard<'_, SessionState> {

@@ -17,12 +17,14 @@ pub(super) fn command(output: &Value) -> Option<String> {
         Some(if is_base64 { format!("base64:\n{content}") } else { content.to_owned() })
     };
     let (stdout, stderr) = (stream("stdout")?, stream("stderr")?);
-    let mut shown = program_output(end.as_deref(), &stdout, &stderr);
+    let mut shown = String::new();
+    // First, because some hosts show a model only the start of a long result.
     for name in ["stdout", "stderr"] {
         if let Some(id) = output.get(format!("{name}_spill")).and_then(|spill| text(spill, "id")) {
             push_line(&mut shown, &format!("[whole {name}: read_output id={id}]"));
         }
     }
+    push_line(&mut shown, &program_output(end.as_deref(), &stdout, &stderr));
     // How to grant an operation is for the operator, who finds it in the structured output.
     for denial in items(output, "denied") {
         push_line(&mut shown, &format!("[denied by the sandbox: {}]", text(denial, "message")?));
