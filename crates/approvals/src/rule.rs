@@ -13,7 +13,6 @@ use tool::{Caller, Mode};
 
 use crate::effect::quote_client_name;
 use command::RuleCommand;
-pub(crate) use command::is_read_only_program;
 
 /// Label of a file that is named by the words of a command.
 const READS_LABEL: &str = "reads";

@@ -4,8 +4,7 @@
 //! `run_command` must permit each command, and the rules of `read_file` every word that can name a file.
 //! Any other line keeps the verdict of its tool. See decision 133.
 
-use approvals::StandingRule;
-use governance::{Permit, Verdict};
+use governance::{Permit, Verdict, is_read_only_program};
 use serde_json::{Value, json};
 
 use super::command_line::split_pipeline;
@@ -75,7 +74,7 @@ async fn judged(
 fn only_reads(words: &[String]) -> bool {
     let Some((name, arguments)) = words.split_first() else { return false };
     let Some(program) = ReadingProgram::find(name) else { return false };
-    StandingRule::is_read_only_program(name) && arguments.iter().all(|word| program.knows(word))
+    is_read_only_program(name) && arguments.iter().all(|word| program.knows(word))
 }
 
 /// Returns every path that the commands could read: each word, each part of an option that could be its value, and
