@@ -191,6 +191,31 @@ fn idle_connections_do_not_lock_others_out() {
     });
 }
 
+#[test]
+fn initialized_connections_do_not_lock_others_out() {
+    let home = Home::initialised();
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("readable");
+    home.configure("sinew.yaml", &settings.replace("max_connections: 256", "max_connections: 12"));
+    let daemon = Daemon::start_in(home);
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "holder"}});
+    let held: Vec<Client> = (0..12)
+        .map(|_| {
+            let mut client = daemon.agent();
+            assert!(client.request("initialize", &params)["result"].is_object());
+            client
+        })
+        .collect();
+    // Callers without a connection find one at once, with a subscription.
+    let mut others: Vec<Bridge> = (0..16).map(|_| Bridge::start(daemon.home(), &["--no-start"])).collect();
+    others.iter_mut().for_each(Bridge::handshake);
+    // And for further callers, connections that are only kept open make room.
+    wait_until("an idle connection is closed", || {
+        daemon.home().run(&["tools", "list"]).output.status.success()
+    });
+    drop(held);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn read_does_not_wait_for_long_runs_of_others() {

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::MessageBudget;
 use crate::connection_state::ConnectionState;
-use crate::connection_table::ConnectionActivity;
+use crate::connection_table::{ConnectionActivity, ConnectionPin};
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::mcp::task_table::ConnectionTasks;
@@ -177,7 +177,12 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             let session = &self.connection.session;
             let is_needed = !session.worker_sockets.is_empty()
                 || session.tasks.as_ref().is_some_and(ConnectionTasks::are_running);
-            self.connection.activity.update(is_needed || self.follower_slot.is_some());
+            let pin = match (is_needed, &self.follower_slot) {
+                (true, _) => ConnectionPin::InUse,
+                (false, Some(_)) => ConnectionPin::Subscribed,
+                (false, None) => ConnectionPin::None,
+            };
+            self.connection.activity.update(pin);
         }
     }
 
