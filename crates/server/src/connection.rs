@@ -23,7 +23,7 @@ use crate::connection_table::{ConnectionActivity, ConnectionPin};
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::mcp::task_table::ConnectionTasks;
-use crate::outbox::Outbox;
+use crate::outbox::{LineCharge, Outbox};
 use crate::rpc::{self, RequestId, RpcError, RpcMessage};
 use crate::service::{NotificationEffect, SocketService};
 use crate::settings::ConnectionLimits;
@@ -97,7 +97,10 @@ impl<C: Send + Sync> ClientConnection<C> {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
-        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout);
+        let (service, account) = (Arc::clone(&self.service), self.session.account);
+        let charge =
+            LineCharge(Arc::new(move |bytes| (service.charge_line)(&service.context, account, bytes)));
+        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout, charge);
         self.session.outbox = Some(outbox.clone());
         let (answers, open) = (JoinSet::new(), self.activity.in_flight.clone());
         let following = JoinSet::new();
