@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 
-use super::{ClientConnection, ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
+use super::{ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
 use crate::budget::BudgetShare;
 use crate::frame::{InputLine, NextLine};
 use crate::in_flight_requests::RequestGuard;
