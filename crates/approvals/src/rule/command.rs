@@ -1,6 +1,6 @@
 //! Command of a standing rule: an exact command, or the first words of a command whose program is read-only.
 
-use governance::{READ_ONLY_PROGRAMS, is_read_only_program};
+use governance::rules::{READ_ONLY_PROGRAMS, is_read_only_program};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

@@ -4,7 +4,8 @@
 //! `run_command` must permit each command, and the rules of `read_file` every word that can name a file.
 //! Any other line keeps the verdict of its tool. See decision 133.
 
-use governance::{Permit, Verdict, is_read_only_program};
+use governance::rules::is_read_only_program;
+use governance::{Permit, Verdict};
 use serde_json::{Value, json};
 
 use super::command_line::split_pipeline;

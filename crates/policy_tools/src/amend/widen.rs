@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use governance::is_read_only_program;
-use governance::rules::quote_yaml;
+use governance::rules::{is_read_only_program, quote_yaml};
 use governance::suggested_change::{EditAction, PolicyEdit};
 use serde_json::Value;
 use strict_yaml::Document;
