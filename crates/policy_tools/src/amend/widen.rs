@@ -138,7 +138,7 @@ mod tests {
         let check_command = |words: &str, expect: &[&str]| {
             check("allowed_commands", &format!("{{argv: [{words}], exact: true}}"), false, expect);
         };
-        check_command("git, log, -3", &["{argv: [git, log]}"]);
+        check_command("git, log, x", &["{argv: [git, log]}"]);
         check_command("/usr/bin/git, log", &["{argv: [/usr/bin/git, log]}"]);
         check_command("cargo, test", &["{argv: [cargo, test]}"]);
         check_command("ls, -l, x", &["ls"]);

@@ -210,6 +210,7 @@ mod tests {
 
     use super::*;
     use crate::in_flight_requests::InFlightRequests;
+    use crate::outbox::LineCharge;
 
     #[tokio::test]
     async fn id_is_free_before_its_reply_is_sent() {
