@@ -1,5 +1,9 @@
 //! One caller cannot stop the others. Each caller here is a real process: a bridge, or the test itself.
 
+#[cfg(target_os = "linux")]
+use std::io::Write;
+#[cfg(target_os = "linux")]
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -187,6 +191,31 @@ fn idle_connections_do_not_lock_others_out() {
     });
 }
 
+#[test]
+fn initialized_connections_do_not_lock_others_out() {
+    let home = Home::initialised();
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("readable");
+    home.configure("sinew.yaml", &settings.replace("max_connections: 256", "max_connections: 12"));
+    let daemon = Daemon::start_in(home);
+    let params =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "holder"}});
+    let held: Vec<Client> = (0..12)
+        .map(|_| {
+            let mut client = daemon.agent();
+            assert!(client.request("initialize", &params)["result"].is_object());
+            client
+        })
+        .collect();
+    // Callers without a connection find one at once, with a subscription.
+    let mut others: Vec<Bridge> = (0..16).map(|_| Bridge::start(daemon.home(), &["--no-start"])).collect();
+    others.iter_mut().for_each(Bridge::handshake);
+    // And for further callers, connections that are only kept open make room.
+    wait_until("an idle connection is closed", || {
+        daemon.home().run(&["tools", "list"]).output.status.success()
+    });
+    drop(held);
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn read_does_not_wait_for_long_runs_of_others() {
@@ -279,4 +308,49 @@ fn host_session_id_in_a_message_is_not_an_identity() {
         ids.len() == 1 && ids[0].starts_with("process:"),
         "a process, and not the session it named: {ids:?}"
     );
+}
+
+/// Runs `sinew hook` for a call that the shipped policy refuses, as a child of the test, and returns its reason.
+#[cfg(target_os = "linux")]
+fn hook_reason(home: &Home, number: usize) -> String {
+    let mut command = tests::sinew();
+    command.args(["hook", "pre-tool-use"]).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("start the hook");
+    let path = home.user_home().join(".ssh").join(number.to_string());
+    let event = json!({"session_id": "s", "cwd": home.workspace(), "hook_event_name": "PreToolUse",
+        "tool_name": "Write", "tool_input": {"file_path": path, "content": "x"}, "tool_use_id": "t"});
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all(event.to_string().as_bytes()).expect("the hook reads");
+    drop(input);
+    let output = child.wait_with_output().expect("wait for the hook").stdout;
+    let reply: Value = serde_json::from_slice(&output).expect("JSON");
+    assert_eq!(reply["hookSpecificOutput"]["permissionDecision"], "deny", "{reply}");
+    reply["hookSpecificOutput"]["permissionDecisionReason"].as_str().expect("a reason").to_owned()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn child_of_a_host_is_not_taken_for_its_hook() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    // A bridge is a child of the test as well, and forwards what others send.
+    let mut child = Bridge::start(home, &[]);
+    child.handshake();
+    let mut judged = |number: usize| {
+        let params = json!({"host": "claude-code", "tool_name": "Write", "cwd": home.workspace(),
+            "tool_input": {"file_path": home.user_home().join(".ssh").join(number.to_string()), "content": "x"}});
+        child.request("sinew/judge_host", &params)["result"]["refusal"]["detail"].clone()
+    };
+    for number in 0..21 {
+        judged(number);
+    }
+    wait_until("the suspension of the child", || judged(99) == "caller_suspended");
+    let reason = hook_reason(home, 100);
+    assert!(!reason.contains("suspended"), "its parent is not: {reason}");
+    // Hooks are processes of their own, and count as one host.
+    for number in 101..122 {
+        hook_reason(home, number);
+    }
+    wait_until("the suspension of the host", || hook_reason(home, 101).contains("suspended"));
 }

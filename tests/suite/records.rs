@@ -123,6 +123,28 @@ fn every_change_to_the_ledger_is_found_with_its_position() {
 }
 
 #[test]
+fn risk_raised_by_the_policy_is_recorded_before_the_call() {
+    let home = Home::initialised().without_automatic_modes();
+    home.file("a.txt", "x");
+    let rules = std::fs::read_to_string(home.root().join("config/governance/tools.yaml")).unwrap();
+    let low = "Reads and changes nothing, risk_level: low";
+    assert!(rules.contains(low));
+    home.configure(
+        "governance/tools.yaml",
+        &rules.replace(low, "Reads and changes nothing, risk_level: high"),
+    );
+    let daemon = Daemon::start_in(home);
+    let read = daemon.agent().execute("read_file", &json!({"path": "a.txt"}));
+    assert_eq!(read["success"], true, "{read}");
+    let id = &read["metadata"]["call_id"];
+    let records = daemon.stop().records();
+    let kinds: Vec<&Value> =
+        records.iter().filter(|record| record["call_id"] == *id).map(|record| &record["kind"]).collect();
+    assert_eq!(kinds, ["decision", "outcome"]);
+    assert!(records.iter().any(|record| record["call_id"] == *id && record["risk"] == "high"), "{records:?}");
+}
+
+#[test]
 fn two_commands_at_once_share_one_ledger() {
     let home = Home::initialised();
     home.file("a.txt", "x");

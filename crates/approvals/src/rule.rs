@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 
 use globset::GlobBuilder;
 use serde::{Deserialize, Serialize};
-use tool::caller::EndpointParty;
+use tool::caller::{CallerKey, EndpointParty};
 use tool::{Caller, Mode};
 
 use crate::effect::quote_client_name;
 use command::RuleCommand;
-pub(crate) use command::is_read_only_program;
 
 /// Label of a file that is named by the words of a command.
 const READS_LABEL: &str = "reads";
@@ -29,8 +28,11 @@ pub(crate) struct RuleScope {
     /// Side that the calls come from: agents, the operator, or a layer embedded in another process.
     #[serde(default)]
     side: EndpointParty,
+    /// Process of the agent. `None` for the operator, and in rules of older versions, which cover no agent.
+    #[serde(default)]
+    process: Option<CallerKey>,
     /// Run of the daemon and connection that the rule is limited to. `None`: any connection of the same
-    /// client.
+    /// process.
     connection: Option<(String, u64)>,
     mode: Mode,
     #[serde(rename = "asked_by")]
@@ -97,7 +99,7 @@ pub(crate) struct CallProfile<'a> {
 }
 
 impl RuleScope {
-    /// Creates the rule for calls like this one, from any connection of the same client.
+    /// Creates the rule for calls like this one, from any connection of the same process.
     pub(crate) fn from_call(call_profile: &CallProfile<'_>) -> Result<RuleScope, String> {
         let mut paths: BTreeMap<String, PathScope> = BTreeMap::new();
         for (key, path) in &call_profile.paths {
@@ -131,6 +133,7 @@ impl RuleScope {
             client: call_profile.caller.client.clone(),
             session: call_profile.caller.session.clone(),
             side: call_profile.caller.endpoint.party(),
+            process: call_profile.caller.bound_key(),
             connection: None,
             mode: call_profile.mode,
             approval_rules: call_profile.rules.to_vec(),
@@ -174,8 +177,9 @@ impl RuleScope {
     /// Returns true if the rule covers a call.
     pub(crate) fn covers(&self, call_profile: &CallProfile<'_>) -> bool {
         let caller = call_profile.caller;
-        let same_party = (self.uid, &self.client, &self.session, self.side)
-            == (caller.uid, &caller.client, &caller.session, caller.endpoint.party());
+        // Another process can copy the client name.
+        let same_instance = (self.uid, &self.client, &self.session, self.side, self.process)
+            == (caller.uid, &caller.client, &caller.session, caller.endpoint.party(), caller.bound_key());
         let same_connection = self.connection.as_ref().is_none_or(|(instance_id, connection)| {
             instance_id == call_profile.instance_id && *connection == caller.connection
         });
@@ -184,7 +188,7 @@ impl RuleScope {
             && self.matches_facts(call_profile)
             && call_profile.rules.iter().all(|rule| self.approval_rules.contains(rule));
         let same_tool = self.tool == call_profile.tool && self.definition == call_profile.definition;
-        same_party && same_connection && same_moment && same_tool && self.subject.matches(call_profile)
+        same_instance && same_connection && same_moment && same_tool && self.subject.matches(call_profile)
     }
 
     /// Returns true if the facts from the preview are the same. Files named by further words of an open
@@ -214,9 +218,13 @@ impl RuleScope {
         }
         let client = quote_client_name(self.client.as_deref());
         let session = self.session.as_deref().map(|id| format!(", session {id}")).unwrap_or_default();
+        let process = match self.process {
+            Some(CallerKey::Process(process)) => format!(", process {}", process.pid),
+            Some(CallerKey::User(_)) | None => String::new(),
+        };
         let connection = if self.connection.is_some() { ", on this connection" } else { "" };
         lines.push(format!(
-            "for {client} (uid {}){}{session}{connection}",
+            "for {client} (uid {}{process}){}{session}{connection}",
             self.uid,
             self.side.description_suffix()
         ));

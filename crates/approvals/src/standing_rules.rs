@@ -11,7 +11,7 @@ use tool::Caller;
 use crate::clock::saturating_add;
 use crate::operator::{DecideError, StandingRuleRequest};
 use crate::queue::{ActiveRule, RequestState};
-use crate::rule::{RuleScope, is_read_only_program};
+use crate::rule::RuleScope;
 use crate::state::Approvals;
 
 /// Maximum duration of a rule, and the duration of a rule for one connection.
@@ -32,14 +32,6 @@ pub struct StandingRule {
     pub until: Timestamp,
     /// Seconds until it expires.
     pub seconds_left: u64,
-}
-
-impl StandingRule {
-    /// Returns true if a program starts nothing, writes nothing and loads nothing, whatever words follow it. Only
-    /// for such a program can a rule allow any further words.
-    pub fn is_read_only_program(program: &str) -> bool {
-        is_read_only_program(program)
-    }
 }
 
 impl Approvals {

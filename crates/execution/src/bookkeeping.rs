@@ -259,7 +259,7 @@ impl ToolExecutionLayer {
         Err(throttled)
     }
 
-    /// Charges the bytes of a reply to its caller.
+    /// Charges the bytes of a reply or notification to its caller.
     pub fn charge_reply(&self, caller: CallerKey, bytes: usize) {
         self.throttle.charge_reply(caller, bytes, Instant::now());
     }

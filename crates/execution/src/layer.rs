@@ -17,6 +17,7 @@ use registry::Tool;
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
+use tool::caller::EndpointParty;
 use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approval_stage;
@@ -133,6 +134,9 @@ impl ToolExecutionLayer {
             self.current.mode.get(),
         );
         let call = Box::new(call.with_origin(made_by));
+        // The operator's requests need no slot.
+        let is_agent = call.header.caller.endpoint.party() == EndpointParty::Agents;
+        let slots = is_agent.then(|| (self.request_slots.clone(), call.caller_key));
         let traces = recorder::CrashReport::of(&call);
         let (layer, tracked) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.header.trace.clone(), Arc::clone(&call.tracker));
@@ -155,7 +159,14 @@ impl ToolExecutionLayer {
             Poll::Ready(conducted) => Ok(conducted),
             Poll::Pending => {
                 self.active_calls.insert(&track);
-                tokio::spawn(work).await
+                // The request that waits for this task returns its own slot.
+                let in_slot = async move {
+                    match slots {
+                        Some((slots, caller)) => slots.run(caller, work).await,
+                        None => work.await,
+                    }
+                };
+                tokio::spawn(in_slot).await
             }
         };
         conducted.ok().and_then(Result::ok).unwrap_or_else(|| traces.crashed_result())

@@ -114,6 +114,30 @@ impl CallLimits {
         Ok(counted)
     }
 
+    /// Counts a shell line of a host, which is one call of the host's tool, and for each part the uses of another tool,
+    /// after checking all of them. Counts nothing if a limit is reached.
+    pub(crate) fn count_line(
+        &self,
+        caller: &CallerKey,
+        line: &Permit,
+        parts: &[(&Permit, u32)],
+    ) -> Result<(), Denial> {
+        let tool_of = |permit: &Permit| permit.call().definition().name().clone();
+        let mut windows = self.windows();
+        let at = Instant::now();
+        for (permit, uses) in parts.iter().copied().chain([(line, 1)]) {
+            let counts = windows.counts(caller, &tool_of(permit), at);
+            let earlier = counts.tool_last_hour.saturating_add(uses.saturating_sub(1));
+            permit.check_rates(RateCounts { tool_last_hour: earlier, ..counts })?;
+        }
+        let counted = windows.new_call(caller, tool_of(line), line.is_outbound(), at);
+        windows.add(&counted);
+        for (permit, uses) in parts {
+            windows.add_uses(&counted, &tool_of(permit), *uses);
+        }
+        Ok(())
+    }
+
     /// Removes the count of a call that was not run: only calls that run use up a rate limit.
     pub(crate) fn uncount(&self, counted: &CountedCall) {
         self.windows().remove(counted);

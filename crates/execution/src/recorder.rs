@@ -54,7 +54,7 @@ pub(crate) fn decision(
     let definition = permit.call().definition();
     RecordedDecision {
         call: call.ledger_call_for(definition),
-        risk: definition.risk_level(),
+        risk: call.snapshot.policy.risk_level(definition),
         effect: effect(definition),
         decided_at: None,
         definition_hash: definition.shared_hash(),

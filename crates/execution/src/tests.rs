@@ -228,6 +228,51 @@ async fn panicking_tool_fails_its_call_and_the_next_is_served() {
 }
 
 #[tokio::test]
+async fn call_that_has_waited_computes_in_a_slot() {
+    let (begun, has_begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
+    let (count, woken) = (Arc::clone(&begun), Arc::clone(&has_begun));
+    let bench = LayerBench::new().tool("later", Category::READ_ONLY, move |_| {
+        let (count, woken) = (Arc::clone(&count), Arc::clone(&woken));
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            count.fetch_add(1, Ordering::Relaxed);
+            woken.notify_one();
+            Ok(ToolOutput::default())
+        })
+    });
+    let (layer, _folder) = bench.layer();
+    let (slots, stop) = (layer.request_slots().clone(), CancellationToken::new());
+    let occupied: Vec<_> = (0..1000)
+        .map(|_| {
+            let (slots, stop) = (slots.clone(), stop.clone());
+            tokio::spawn(async move {
+                let computing = async {
+                    while !stop.is_cancelled() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                slots.run(caller().key(), computing).await;
+            })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let call = tokio::spawn({
+        let layer = Arc::clone(&layer);
+        async move { layer.execute(request("later", json!({}), None)).await }
+    });
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 0, "all slots of its caller are taken");
+    stop.cancel();
+    has_begun.notified().await;
+    assert!(call.await.unwrap().success);
+    for task in occupied {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn timed_out_tool_keeps_its_run_slot_until_it_ends() {
     let gate = TestGate::default();
     let (layer, folder) = LayerBench::new().tool("stuck", Category::SYSTEM_WRITE, blocked_by(&gate)).layer();

@@ -50,6 +50,7 @@ mod program_folders;
 mod project;
 mod rates;
 mod reached_path;
+mod read_only_programs;
 mod recording;
 mod replay;
 mod safety_file;

@@ -317,7 +317,7 @@ mod tests {
 forbidden_paths: [\"**/.env\", $ROOT/ws/sub/keys]
 tools:
   read_file: {allowed_paths: [$ROOT/ws/a.txt]}
-  run: {allowed_commands: [ls], forbidden_commands: [{argv: [git, push, --force]}]}
+  run: {allowed_commands: [ls], forbidden_commands: [{argv: [git, branch, --force]}]}
   fetch: {allowed_domains: [a.org]}
 ";
 
@@ -400,12 +400,12 @@ tools:
             &["run {argv: [git, fetch], exact: true} (3)", "run {argv: [git, log]} (0 1 2)"],
         );
         check(
-            &["run git push a", "run git push b", "run git push c"],
-            &["run git push --force"],
+            &["run git branch a", "run git branch b", "run git branch c"],
+            &["run git branch --force"],
             &[
-                "run {argv: [git, push, a], exact: true} (0)",
-                "run {argv: [git, push, b], exact: true} (1)",
-                "run {argv: [git, push, c], exact: true} (2)",
+                "run {argv: [git, branch, a], exact: true} (0)",
+                "run {argv: [git, branch, b], exact: true} (1)",
+                "run {argv: [git, branch, c], exact: true} (2)",
             ],
         );
         check(
@@ -415,6 +415,15 @@ tools:
                 "run {argv: [python3, a.py], exact: true} (0)",
                 "run {argv: [python3, b.py], exact: true} (1)",
                 "run {argv: [python3, c.py], exact: true} (2)",
+            ],
+        );
+        check(
+            &["run uv run a", "run uv run b", "run uv run c"],
+            &[],
+            &[
+                "run {argv: [uv, run, a], exact: true} (0)",
+                "run {argv: [uv, run, b], exact: true} (1)",
+                "run {argv: [uv, run, c], exact: true} (2)",
             ],
         );
         let hosts = ["fetch b.a.org", "fetch c.a.org", "fetch d.a.org", "fetch a.org"];

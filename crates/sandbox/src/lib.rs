@@ -41,6 +41,7 @@ pub use executor::prepare;
 pub use fuzz_launcher::fuzz_launcher_messages;
 pub use launch::interactive::{InteractiveProgram, StdioPipes};
 pub use launch::launcher::{ProcessRole, enter};
+pub use launch::pool::own_program;
 pub use launch::worker::{SandboxWorker, WorkerTask};
 pub use output::capture::Captured;
 pub use output::{OutputChunk, OutputListener, OutputStream};

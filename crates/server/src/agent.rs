@@ -98,8 +98,8 @@ pub(crate) fn admit(
     })
 }
 
-/// Charges the bytes of a reply to its caller.
-pub(crate) fn charge_reply(agent: &AgentContext, account: CallerKey, bytes: usize) {
+/// Charges the bytes of a reply or notification to its caller.
+pub(crate) fn charge_line(agent: &AgentContext, account: CallerKey, bytes: usize) {
     agent.layer.charge_reply(account, bytes);
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
         worker: None,
         on_malformed: record_malformed,
         admit,
-        charge_reply,
+        charge_line,
         request_slots: Some(context.layer.request_slots().clone()),
         context,
     }

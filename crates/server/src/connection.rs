@@ -20,11 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::budget::MessageBudget;
 use crate::connection_state::ConnectionState;
-use crate::connection_table::ConnectionActivity;
+use crate::connection_table::{ConnectionActivity, ConnectionPin};
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::mcp::task_table::ConnectionTasks;
-use crate::outbox::Outbox;
+use crate::outbox::{LineCharge, Outbox};
 use crate::rpc::{self, RequestId, RpcError, RpcMessage};
 use crate::service::{NotificationEffect, SocketService};
 use crate::settings::ConnectionLimits;
@@ -98,7 +98,10 @@ impl<C: Send + Sync> ClientConnection<C> {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
-        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout);
+        let (service, account) = (Arc::clone(&self.service), self.session.account);
+        let charge =
+            LineCharge(Arc::new(move |bytes| (service.charge_line)(&service.context, account, bytes)));
+        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout, charge);
         self.session.outbox = Some(outbox.clone());
         let (pending_replies, in_flight) = (JoinSet::new(), self.activity.in_flight.clone());
         let subscriptions = JoinSet::new();
@@ -178,7 +181,12 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             let session = &self.connection.session;
             let is_needed = !session.worker_sockets.is_empty()
                 || session.tasks.as_ref().is_some_and(ConnectionTasks::are_running);
-            self.connection.activity.update(is_needed || self.follower_slot.is_some());
+            let pin = match (is_needed, &self.follower_slot) {
+                (true, _) => ConnectionPin::InUse,
+                (false, Some(_)) => ConnectionPin::Subscribed,
+                (false, None) => ConnectionPin::None,
+            };
+            self.connection.activity.update(pin);
         }
     }
 

@@ -2,7 +2,7 @@
 //! that connections that are merely kept open cannot lock others out.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,11 +28,23 @@ pub(crate) struct ConnectionActivity {
     opened: Instant,
     /// Milliseconds from `opened` to the last line that was read.
     last_line_ms: Arc<AtomicU64>,
-    /// True if the connection has subscriptions or worker sessions, which would end with it.
-    is_pinned: Arc<AtomicBool>,
+    /// `ConnectionPin` of the connection.
+    pin: Arc<AtomicU8>,
     pub(crate) in_flight: InFlightRequests,
     /// Cancelled when the slot of the idle connection is needed.
     pub(crate) eviction: CancellationToken,
+}
+
+/// Reason why an idle connection should stay open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ConnectionPin {
+    /// None.
+    None = 0,
+    /// It has subscriptions. Each handshake of MCP creates one, so a caller with many connections may lose them to
+    /// another caller.
+    Subscribed = 1,
+    /// It has worker sessions or running tasks, which would end with it.
+    InUse = 2,
 }
 
 struct OpenConnection {
@@ -51,7 +63,7 @@ impl Default for ConnectionActivity {
         ConnectionActivity {
             opened: Instant::now(),
             last_line_ms: Arc::default(),
-            is_pinned: Arc::default(),
+            pin: Arc::default(),
             in_flight: InFlightRequests::default(),
             eviction: CancellationToken::new(),
         }
@@ -59,16 +71,20 @@ impl Default for ConnectionActivity {
 }
 
 impl ConnectionActivity {
-    /// Notes that a line was read, and if the connection must stay open.
-    pub(crate) fn update(&self, is_pinned: bool) {
+    /// Notes that a line was read, and why the connection should stay open.
+    pub(crate) fn update(&self, pin: ConnectionPin) {
         let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_line_ms.store(elapsed, Ordering::Relaxed);
-        self.is_pinned.store(is_pinned, Ordering::Relaxed);
+        self.pin.store(pin as u8, Ordering::Relaxed);
+    }
+
+    fn is_subscribed(&self) -> bool {
+        self.pin.load(Ordering::Relaxed) == ConnectionPin::Subscribed as u8
     }
 
     /// Time since the last line; `None` if the connection is in use.
     fn idle_for(&self, now: Instant) -> Option<Duration> {
-        let is_used = self.is_pinned.load(Ordering::Relaxed)
+        let is_used = self.pin.load(Ordering::Relaxed) == ConnectionPin::InUse as u8
             || self.eviction.is_cancelled()
             || !self.in_flight.is_empty();
         let last_line = self.opened + Duration::from_millis(self.last_line_ms.load(Ordering::Relaxed));
@@ -91,9 +107,9 @@ impl ConnectionTable {
         self.lock().values().any(|open| open.caller == *caller)
     }
 
-    /// Closes the connection that has been idle longest, if it may be closed. Connections of a caller with a large
-    /// share come first.
-    pub(crate) fn evict_idle(&self, now: Instant) -> bool {
+    /// Closes the connection that has been idle longest, if it may be closed for a new one of this caller. Connections of
+    /// a caller with a large share come first, and of those the ones without subscriptions.
+    pub(crate) fn evict_idle(&self, caller: &CallerKey, now: Instant) -> bool {
         let table = self.lock();
         let mut held: HashMap<&CallerKey, usize> = HashMap::new();
         for open in table.values() {
@@ -104,11 +120,13 @@ impl ConnectionTable {
         };
         let idle = table.values().filter_map(|open| {
             let (idle_for, is_large) = (open.activity.idle_for(now)?, is_large(open));
+            let is_subscribed = open.activity.is_subscribed();
+            let may_be_closed = !is_subscribed || (is_large && open.caller != *caller);
             let least = if is_large { IDLE_OF_LARGE_HOLDER } else { IDLE_OF_ANY };
-            (idle_for >= least).then_some((is_large, idle_for, open))
+            (may_be_closed && idle_for >= least).then_some(((is_large, !is_subscribed, idle_for), open))
         });
-        let victim = idle.max_by_key(|(is_large, idle_for, _)| (*is_large, *idle_for));
-        victim.is_some_and(|(_, idle_for, open)| {
+        let victim = idle.max_by_key(|(rank, _)| *rank);
+        victim.is_some_and(|((_, _, idle_for), open)| {
             tracing::warn!(caller = %open.caller, ?idle_for, "idle_connection_closed");
             open.activity.eviction.cancel();
             true
@@ -150,21 +168,29 @@ mod tests {
                 .zip(&large)
                 .map(|(number, activity)| table.insert(number, CallerKey::of_pid(99), activity.clone())),
         );
+        let (own, other) = (CallerKey::of_pid(99), CallerKey::of_pid(50));
         let guard = large[0].in_flight.register(RequestId::read(json!(1)).unwrap()).unwrap();
-        assert!(table.evict_idle(now) && large[1].eviction.is_cancelled(), "idle for 30 s");
-        assert!(!table.evict_idle(now), "one has a request open, one is not idle long enough");
+        assert!(table.evict_idle(&own, now) && large[1].eviction.is_cancelled(), "idle for 30 s");
+        assert!(!table.evict_idle(&other, now), "one has a request open, one is not idle long enough");
         drop(guard);
-        large[0].is_pinned.store(true, Ordering::Relaxed);
-        assert!(!table.evict_idle(now), "it has a subscription");
-        large[0].is_pinned.store(false, Ordering::Relaxed);
-        assert!(table.evict_idle(now) && large[0].eviction.is_cancelled());
+        let pin = |activity: &ConnectionActivity, pin: ConnectionPin| {
+            activity.pin.store(pin as u8, Ordering::Relaxed);
+        };
+        pin(&large[0], ConnectionPin::InUse);
+        assert!(!table.evict_idle(&other, now), "it has a worker session");
+        pin(&large[0], ConnectionPin::Subscribed);
+        assert!(!table.evict_idle(&own, now), "a caller keeps its own subscription");
+        assert!(table.evict_idle(&other, now) && large[0].eviction.is_cancelled());
         assert!(
-            !small.eviction.is_cancelled() && !table.evict_idle(now),
+            !small.eviction.is_cancelled() && !table.evict_idle(&other, now),
             "an agent may be silent for minutes"
         );
         let later = now + Duration::from_secs(1);
-        assert!(table.evict_idle(later) && large[2].eviction.is_cancelled(), "idle for 5 s now");
-        assert!(table.evict_idle(later) && small.eviction.is_cancelled(), "idle for 600 s now");
+        assert!(table.evict_idle(&own, later) && large[2].eviction.is_cancelled(), "idle for 5 s now");
+        pin(&small, ConnectionPin::Subscribed);
+        assert!(!table.evict_idle(&other, later), "a subscription of a caller with few connections");
+        pin(&small, ConnectionPin::None);
+        assert!(table.evict_idle(&own, later) && small.eviction.is_cancelled(), "idle for 600 s now");
         assert!(table.has_connection_of(&CallerKey::of_pid(99)));
         drop(entries);
         assert!(!table.has_connection_of(&CallerKey::of_pid(99)));

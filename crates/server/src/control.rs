@@ -96,7 +96,7 @@ pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> 
         on_malformed: |_, _, _, error| error,
         // The operator is not limited.
         admit: |_, _, _| Ok(()),
-        charge_reply: |_, _, _| {},
+        charge_line: |_, _, _| {},
         request_slots: None,
         context,
     }

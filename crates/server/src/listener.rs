@@ -28,7 +28,7 @@ use crate::settings::ConnectionLimits;
 const MIN_ACCEPT_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 /// Connections beyond the limit, for callers that have none: one caller cannot lock the others out.
-const RESERVED_FOR_NEW_CALLERS: usize = 16;
+pub(crate) const RESERVED_FOR_NEW_CALLERS: usize = 16;
 /// Longest wait for the slot of an idle connection that is being closed.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -171,7 +171,7 @@ impl<C: Send + Sync> ConnectionListener<C> {
         if let Some(slot) = free(&self.connection_slots) {
             return Some(ConnectionSlot::Free(slot));
         }
-        if self.table.evict_idle(Instant::now()) {
+        if self.table.evict_idle(caller, Instant::now()) {
             return Some(ConnectionSlot::BeingFreed(Arc::clone(&self.connection_slots)));
         }
         if self.table.has_connection_of(caller) {

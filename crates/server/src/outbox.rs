@@ -3,6 +3,7 @@
 //! A reply waits while the queue is full, and the connection reads nothing new meanwhile. If the client reads
 //! nothing for too long, the queue is dropped; its calls end and are recorded without it.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -36,6 +37,23 @@ const STALL_POLL_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox(Arc<OutboxQueue>);
 
+/// Charges the bytes of a line to the caller of the connection.
+#[derive(Clone)]
+pub(crate) struct LineCharge(pub(crate) Arc<dyn Fn(usize) + Send + Sync>);
+
+#[cfg(test)]
+impl LineCharge {
+    pub(crate) fn none() -> Self {
+        LineCharge(Arc::new(|_| ()))
+    }
+}
+
+impl fmt::Debug for LineCharge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineCharge").finish_non_exhaustive()
+    }
+}
+
 /// State shared by the clones, behind one reference count because every call clones the outbox.
 #[derive(Debug)]
 struct OutboxQueue {
@@ -43,6 +61,7 @@ struct OutboxQueue {
     capacity: Arc<Semaphore>,
     unsent_bytes: Arc<AtomicUsize>,
     closed: CancellationToken,
+    charge: LineCharge,
 }
 
 #[derive(Debug)]
@@ -65,8 +84,8 @@ impl Drop for UnsentBytes {
 }
 
 impl Outbox {
-    /// Creates a queue and spawns the task that writes it to `sink`.
-    pub(crate) fn open<W>(sink: W, stall_timeout: Duration) -> (Outbox, JoinHandle<()>)
+    /// Creates a queue and spawns the task that writes it to `sink`. Each line is charged when it is enqueued.
+    pub(crate) fn open<W>(sink: W, stall_timeout: Duration, charge: LineCharge) -> (Outbox, JoinHandle<()>)
     where
         W: AsyncWrite + Unpin + Send + 'static,
     {
@@ -78,6 +97,7 @@ impl Outbox {
             capacity: Arc::clone(&space),
             unsent_bytes: Arc::clone(&unsent),
             closed: closed.clone(),
+            charge,
         };
         let writer =
             OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed, stall_timeout };
@@ -99,7 +119,8 @@ impl Outbox {
     }
 
     async fn enqueue(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        let OutboxQueue { lines, capacity: space, unsent_bytes: unsent, .. } = &*self.0;
+        let OutboxQueue { lines, capacity: space, unsent_bytes: unsent, charge, .. } = &*self.0;
+        (charge.0)(line.len());
         unsent.fetch_add(line.len(), Ordering::Relaxed);
         let weight = UnsentBytes(Arc::clone(unsent), line.len());
         // A line larger than the queue occupies the whole queue.
@@ -210,13 +231,29 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+    use crate::notify::Notifier;
 
     const LONG_TIMEOUT: Duration = Duration::from_secs(600);
 
     #[tokio::test]
+    async fn replies_and_notifications_are_charged() {
+        let (server, mut client) = tokio::io::duplex(64 * 1024);
+        let charged = Arc::<AtomicUsize>::default();
+        let total = Arc::clone(&charged);
+        let charge = LineCharge(Arc::new(move |bytes| drop(total.fetch_add(bytes, Ordering::Relaxed))));
+        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, charge);
+        outbox.send(vec![b'x'; 1000]).await;
+        Notifier::new(outbox).notify("tick", &"y".repeat(2000)).await;
+        writer.await.unwrap();
+        let mut sent = Vec::new();
+        client.read_to_end(&mut sent).await.unwrap();
+        assert!(sent.len() > 3000 && charged.load(Ordering::Relaxed) == sent.len(), "{charged:?}");
+    }
+
+    #[tokio::test]
     async fn lines_are_written_in_order_before_the_stream_ends() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT);
+        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, LineCharge::none());
         let larger_than_the_queue = vec![b'x'; QUEUE_BYTES + 1];
         let sent = [b"one\n".to_vec(), larger_than_the_queue, b"two\n".to_vec()];
         let expect = sent.concat();
@@ -255,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn queued_short_lines_are_written_in_one_batch() {
         let sink = WriteSizes::default();
-        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT);
+        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT, LineCharge::none());
         // Nothing is written before this task yields.
         for length in [10, 20, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 30, 40] {
             outbox.send(vec![b'x'; length]).await;
@@ -269,7 +306,7 @@ mod tests {
     async fn client_that_never_reads_is_dropped_with_its_queue() {
         let (server, _client) = tokio::io::duplex(16);
         let stall_timeout = Duration::from_millis(300);
-        let (outbox, writer) = Outbox::open(server, stall_timeout);
+        let (outbox, writer) = Outbox::open(server, stall_timeout, LineCharge::none());
         let started = Instant::now();
         let sends: Vec<_> = (0..8)
             .map(|_| {
@@ -289,7 +326,7 @@ mod tests {
     #[tokio::test]
     async fn large_backlog_shortens_the_stall_timeout() {
         let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, LONG_TIMEOUT);
+        let (outbox, _writer) = Outbox::open(server, LONG_TIMEOUT, LineCharge::none());
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let outbox = outbox.clone();
@@ -304,7 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_client_stays_connected() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, Duration::from_secs(3));
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(3), LineCharge::none());
         outbox.send(vec![b'x'; 64]).await;
         drop(outbox);
         let mut some = [0; 16];

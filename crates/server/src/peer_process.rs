@@ -2,6 +2,8 @@
 //!
 //! Linux only: the start time of a process comes from `/proc`. Elsewhere a process is identified by its id alone.
 
+use std::path::{Path, PathBuf};
+
 use tokio::net::UnixStream;
 use tool::caller::ProcessIdentity;
 
@@ -22,8 +24,35 @@ pub(crate) fn peer_credentials(stream: &UnixStream) -> Option<PeerCredentials> {
 }
 
 /// Returns the host that started this hook: the nearest ancestor that is not a shell. Limits count by it, because a host
-/// starts a process for each call. `None` if there is none of the same user.
-pub(crate) fn host_of(hook: ProcessIdentity) -> Option<ProcessIdentity> {
+/// starts a process for each call. `None` if the peer is not a hook, or if there is no host of the same user.
+pub(crate) fn host_of(peer: ProcessIdentity) -> Option<ProcessIdentity> {
+    // Any other child of a host, such as a server that it started, would use up the limits of the host.
+    if is_hook(peer.pid) { nearest_host(peer) } else { None }
+}
+
+/// Returns true if the process runs `sinew hook` from the file of this program, or from the file that took its path in
+/// an upgrade.
+fn is_hook(pid: i32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+
+    let file = |path: &Path| std::fs::metadata(path).ok().map(|facts| (facts.dev(), facts.ino()));
+    let Some(program) = file(Path::new(&format!("/proc/{pid}/exe"))) else { return false };
+    let is_own = || file(Path::new("/proc/self/exe")) == Some(program);
+    let is_upgrade = || own_path().is_some_and(|path| file(&path) == Some(program));
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // A bridge is the same program, and forwards the calls of others.
+    words.split(|byte| *byte == 0).skip(1).any(|word| word == b"hook") && (is_own() || is_upgrade())
+}
+
+/// Path that this program was started from.
+fn own_path() -> Option<PathBuf> {
+    let link = std::fs::read_link("/proc/self/exe").ok()?;
+    // The kernel marks a file that was removed or replaced.
+    let path = link.to_str()?;
+    Some(path.strip_suffix(" (deleted)").unwrap_or(path).into())
+}
+
+fn nearest_host(hook: ProcessIdentity) -> Option<ProcessIdentity> {
     let mut pid = stat_of(hook.pid).filter(|stat| Some(stat.started) == hook.started)?.parent;
     for _ in 0..MAX_ANCESTORS {
         let stat = stat_of(pid).filter(|_| pid > 1 && is_own_process(pid))?;
@@ -132,7 +161,7 @@ mod tests {
     fn host_of_a_hook_is_found_behind_shells() {
         let own = stat_of(i32::try_from(std::process::id()).unwrap()).unwrap();
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "sh -c 'echo $$; read line; :'; :"])
+            .args(["-c", "sh -c 'echo $$; read line; :' sh hook; :"])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
@@ -142,13 +171,15 @@ mod tests {
             .unwrap();
         let pid: i32 = pid.trim().parse().unwrap();
         let hook = ProcessIdentity { pid, started: Some(stat_of(pid).unwrap().started) };
-        let found = host_of(hook);
-        let recycled = host_of(ProcessIdentity { started: Some(1), ..hook });
+        let found = nearest_host(hook);
+        let other_program = host_of(hook);
+        let recycled = nearest_host(ProcessIdentity { started: Some(1), ..hook });
         drop(child.stdin.take());
         child.wait().unwrap();
         let expect =
             ProcessIdentity { pid: i32::try_from(std::process::id()).unwrap(), started: Some(own.started) };
         assert_eq!(found, Some(expect));
+        assert_eq!(other_program, None, "it has the words of a hook, and runs another program");
         assert_eq!(recycled, None, "another process with the same id");
         assert!(is_running(expect) && !is_running(hook), "the hook has ended");
         assert!(

@@ -17,7 +17,7 @@ use crate::descriptor_limit;
 use crate::desktop_notifications;
 use crate::error::ServeError;
 use crate::home::SinewHome;
-use crate::listener::{ConnectionListener, ListenerLimits, SharedListenerState};
+use crate::listener::{ConnectionListener, ListenerLimits, RESERVED_FOR_NEW_CALLERS, SharedListenerState};
 use crate::lock::StateLock;
 use crate::mcp::task_table::TaskTable;
 use crate::reload::{ConfigReloader, ReloadInputs, release_memory_after_start};
@@ -160,10 +160,11 @@ async fn serve_socket<C: Send + Sync>(
 }
 
 /// Limits of the agent socket: no idle timeout, because an agent may be silent while its model works, and
-/// every connection may subscribe to the list of tools.
+/// every connection may subscribe to the list of tools, also those for callers without a connection.
 fn agent_listener_limits(limits: ConnectionLimits) -> ListenerLimits {
     let max_connections = limits.max_connections;
-    ListenerLimits { max_connections, max_followers: max_connections, idle_timeout: None }
+    let max_followers = max_connections + RESERVED_FOR_NEW_CALLERS;
+    ListenerLimits { max_connections, max_followers, idle_timeout: None }
 }
 
 /// Waits for the calls to end, then closes the connections. The execution layer refuses and records calls

@@ -32,8 +32,8 @@ pub(crate) struct SocketService<C: 'static> {
     pub(crate) on_malformed: fn(&C, &ConnectionState, Option<&RequestId>, RpcError) -> RpcError,
     /// Admits a request to a method, or refuses it because its caller is over a limit.
     pub(crate) admit: fn(&C, &ConnectionState, &'static str) -> Result<(), RpcError>,
-    /// Charges the bytes of a reply to its caller.
-    pub(crate) charge_reply: fn(&C, CallerKey, usize),
+    /// Charges the bytes of a reply or notification to its caller.
+    pub(crate) charge_line: fn(&C, CallerKey, usize),
     /// Slots in which requests are handled; `None` for the operator, whose requests never wait for those of agents.
     pub(crate) request_slots: Option<RequestSlots>,
     pub(crate) context: C,

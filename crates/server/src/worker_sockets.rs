@@ -82,7 +82,7 @@ fn service(context: AgentContext, worker: WorkerIdentity) -> SocketService<Agent
         worker: Some(worker),
         on_malformed: record_malformed,
         admit: agent::admit,
-        charge_reply: agent::charge_reply,
+        charge_line: agent::charge_line,
         request_slots: Some(context.layer.request_slots().clone()),
         context,
     }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn spawn(words: &Path, settings: &str) -> Result<Child, CommandError> {
         |error: std::io::Error| CommandError::failed(format!("the daemon cannot be started: {error}"));
     let log =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(words).map_err(cannot)?;
-    let program = std::env::current_exe().map_err(cannot)?;
+    let program = daemon_program().map_err(cannot)?;
     let mut command = serve_command(&program, std::env::vars_os().map(|(name, _)| name), settings);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(cannot)
@@ -61,6 +61,16 @@ fn serve_command(program: &Path, variables: impl Iterator<Item = OsString>, sett
         command.env_remove(name);
     }
     command
+}
+
+/// Returns the file at the path of this program, which is another one after an upgrade; if there is none any more, the
+/// file that this program runs from.
+fn daemon_program() -> std::io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    // Linux marks the path of a file that was removed or replaced.
+    let installed =
+        path.to_str().and_then(|path| path.strip_suffix(" (deleted)")).map_or(path.as_path(), Path::new);
+    if installed.is_file() { Ok(installed.to_owned()) } else { sandbox::own_program() }
 }
 
 fn start_error(how: &str, words: &Path) -> CommandError {

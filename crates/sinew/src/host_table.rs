@@ -8,7 +8,7 @@ mod tests;
 use std::path::Path;
 
 use execution::host::{
-    Host, HostArgument, HostTool, HostToolName, JudgedTool, PATCHED_FILES, RecursiveListing,
+    Host, HostArgument, HostTool, HostToolName, JudgedTool, OnApproval, PATCHED_FILES, RecursiveListing,
 };
 use serde_json::{Map, Value, json};
 use strict_yaml::{Document, DocumentError, Located};
@@ -27,6 +27,9 @@ pub(crate) const EMBEDDED: [(&str, &str); 4] = [
     ("gemini-cli", include_str!("../../../config/hosts/gemini-cli.yaml")),
     ("cursor", include_str!("../../../config/hosts/cursor.yaml")),
 ];
+
+/// Hosts that do not ask their user if a hook answers `ask`.
+const HOSTS_WITHOUT_ASK: [&str; 2] = ["codex", "cursor"];
 
 /// Extent of the checks on a table before use.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,8 +87,25 @@ fn check_table(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let (on_permit, on_approval) = (file.on_permit, file.on_approval);
+    let on_approval = approval_answer(name, &file, document).map_err(|error| vec![error])?;
+    let on_permit = file.on_permit;
     Ok(Host { name: name.to_owned(), on_permit, on_approval, user_home: None, tools })
+}
+
+/// Returns the answer of a table for calls that need approval. A host that ignores `ask` would run the call without a
+/// question.
+fn approval_answer(host: &str, file: &HostFile, document: &Document) -> Result<OnApproval, DocumentError> {
+    let can_ask = !HOSTS_WITHOUT_ASK.contains(&host);
+    match &file.on_approval {
+        Some(answer) if answer.value == OnApproval::Ask && !can_ask => {
+            let message =
+                format!("{host} does not enforce the answer `ask` of a hook; write `deny` or `none`");
+            Err(document.error_at(answer.line, answer.column, &message))
+        }
+        Some(answer) => Ok(answer.value),
+        None if can_ask => Ok(OnApproval::Ask),
+        None => Ok(OnApproval::Deny),
+    }
 }
 
 type HostToolEntry = (HostToolName, HostTool);

@@ -118,9 +118,9 @@ impl Caller {
         self.account.unwrap_or_else(peer)
     }
 
-    /// Key that state of this caller is bound to. Each command of the operator is a process of its own, so the
-    /// operator has none.
-    fn bound_key(&self) -> Option<CallerKey> {
+    /// Returns the key that state of this caller is bound to. Each command of the operator is a process of its own, so
+    /// the operator has none.
+    pub fn bound_key(&self) -> Option<CallerKey> {
         (self.endpoint.party() == EndpointParty::Agents).then(|| self.key())
     }
 

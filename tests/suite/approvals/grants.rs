@@ -1,6 +1,7 @@
 //! Grants, which approve later calls: they cover exactly what was displayed, expire, and can be revoked.
 
 use serde_json::json;
+use tests::Bridge;
 
 use super::*;
 
@@ -68,6 +69,32 @@ fn session_grant_ends_with_the_connection() {
     assert_eq!(code(&write(&mut daemon.agent(), "a.txt")), "approval_pending", "another connection");
     let daemon = Daemon::start_in(daemon.crash());
     assert_eq!(code(&write(&mut daemon.agent(), "a.txt")), "approval_pending", "another life");
+}
+
+#[test]
+fn grant_belongs_to_the_process_that_asked() {
+    let daemon = daemon_requiring_approval();
+    let start = || {
+        let mut bridge = Bridge::start(daemon.home(), &[]);
+        bridge.handshake_as("agent");
+        bridge
+    };
+    let write = |bridge: &mut Bridge| {
+        let arguments = json!({"path": "a.txt", "content": "x"});
+        let params = json!({"tool_name": "write_file", "arguments": arguments, "approval": "async"});
+        bridge.request("sinew/execute", &params)["result"].clone()
+    };
+    let (mut first, mut copy) = (start(), start());
+    let asked = write(&mut first);
+    let id = asked["metadata"]["refusal"]["approval_id"].as_str().unwrap_or_else(|| panic!("{asked}"));
+    let made = daemon.home().run(&["approve", id, "--for", "10m", "--yes"]).must_exit(0);
+    assert!(made.stderr().contains(", process "), "it is displayed: {made}");
+    for _ in 0..2 {
+        assert_eq!(write(&mut first)["success"], true);
+    }
+    assert_eq!(code(&write(&mut copy)), "approval_pending", "another process with the same name");
+    drop(first);
+    assert_eq!(code(&write(&mut start())), "approval_pending", "the client was restarted");
 }
 
 #[test]

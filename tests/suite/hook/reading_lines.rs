@@ -78,6 +78,30 @@ const LINES: [(&str, &str); 45] = [
 ];
 
 #[test]
+fn limits_of_all_three_tools_bind_a_reading_line() {
+    for (tool, beyond) in [("bash", "deny"), ("run_command", "ask"), ("read_file", "ask")] {
+        let home = home();
+        let file = home.root().join("config/governance/tools.yaml");
+        let rules = std::fs::read_to_string(file).unwrap();
+        let limit = format!("  {tool}:\n    rate_limit_per_hour: 2\n");
+        let entry = format!("  {tool}:\n");
+        let limited = match rules.contains(&entry) {
+            true => rules.replacen(&entry, &limit, 1),
+            false => rules.replacen("tools:\n", &format!("tools:\n{limit}"), 1),
+        };
+        home.configure("governance/tools.yaml", &limited);
+        let daemon = Daemon::start_in(home);
+        let decisions: Vec<String> = (0..4)
+            .map(|_| {
+                let line = json!({"command": "cat README.md"});
+                run_pre_tool_use(daemon.home(), "Bash", &line).decision().to_owned()
+            })
+            .collect();
+        assert_eq!(decisions, ["allow", "allow", beyond, beyond], "{tool}");
+    }
+}
+
+#[test]
 fn only_lines_that_read_permitted_files_are_permitted() {
     let home = home();
     let decide = |home: &Home, line: &str| {

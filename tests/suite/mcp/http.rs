@@ -30,8 +30,11 @@ impl HttpBridge {
     }
 
     fn start_with(home: &Home, words: &[&str]) -> HttpBridge {
-        let mut process =
-            command(home).args(words).stdout(Stdio::piped()).spawn().expect("the bridge starts");
+        HttpBridge::start_command(home, command(home).args(words))
+    }
+
+    fn start_command(home: &Home, command: &mut std::process::Command) -> HttpBridge {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("the bridge starts");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
         let port = line.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split('/').next());
@@ -91,8 +94,12 @@ impl Drop for HttpBridge {
 
 fn command(home: &Home) -> std::process::Command {
     let mut command = sinew();
-    command.args(["mcp", "--no-start", "--http", "127.0.0.1:0"]).env("SINEW_HOME", home.root());
+    set_arguments(&mut command, home);
     command
+}
+
+fn set_arguments(command: &mut std::process::Command, home: &Home) {
+    command.args(["mcp", "--no-start", "--http", "127.0.0.1:0"]).env("SINEW_HOME", home.root());
 }
 
 #[allow(clippy::needless_pass_by_value)] // callers write the value in place
@@ -486,6 +493,26 @@ fn suspended_session_leaves_the_others_alone() {
 }
 
 /// A session outlives a restart of the daemon, like the bridge on standard input and output.
+#[cfg(target_os = "linux")]
+#[test]
+fn bridge_opens_sessions_after_an_upgrade() {
+    let daemon = Daemon::start();
+    let program = daemon.home().user_home().join("sinew");
+    std::fs::copy(sinew().get_program(), &program).expect("a copy");
+    let mut command = std::process::Command::new(&program);
+    set_arguments(&mut command, daemon.home());
+    let bridge = HttpBridge::start_command(daemon.home(), &mut command);
+    let session = bridge.initialize();
+    let newer = program.with_extension("new");
+    std::fs::write(&newer, "another version").expect("written");
+    std::fs::rename(&newer, &program).expect("replaced");
+    let another = bridge.initialize();
+    for session in [session, another] {
+        let ping = bridge.post(&[("mcp-session-id", &session)], &request(1, "ping", json!({})));
+        assert_eq!(ping.status, 200);
+    }
+}
+
 #[test]
 fn session_survives_a_restart_of_the_daemon() {
     let daemon = Daemon::start();

@@ -1,45 +1,11 @@
 //! Command of a standing rule: an exact command, or the first words of a command whose program is read-only.
 
-use std::path::Path;
-
+use governance::rules::{READ_ONLY_PROGRAMS, is_read_only_program};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Label of the file of the program of a command.
 const PROGRAM_LABEL: &str = "program";
-
-/// Read-only programs: with any arguments, they start no program, write no file, change no setting of the
-/// machine and load no code. The following programs mostly read and are not on the list: `awk`, `sed`,
-/// `find`, `xargs`, `env` (run their arguments), `git` (`-c`, `--upload-pack`, `--output`, a pager), `sort`
-/// and `tree` (`-o`), `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file`
-/// (`-C` writes), `rg` (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee` and
-/// `dd` (write). A denylist was tried first, but it was never complete.
-const READ_ONLY_PROGRAMS: [&str; 24] = [
-    "basename",
-    "cat",
-    "cksum",
-    "cmp",
-    "comm",
-    "cut",
-    "df",
-    "dirname",
-    "du",
-    "echo",
-    "grep",
-    "head",
-    "ls",
-    "md5sum",
-    "nl",
-    "od",
-    "pwd",
-    "readlink",
-    "realpath",
-    "sha1sum",
-    "sha256sum",
-    "stat",
-    "tail",
-    "wc",
-];
 
 /// Words of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,10 +70,4 @@ impl RuleCommand {
         }
         Ok(RuleCommand { argv, is_prefix: true })
     }
-}
-
-/// Returns true if a program is read-only, by the last component of its path.
-pub(crate) fn is_read_only_program(program: &str) -> bool {
-    let name = Path::new(program).file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| READ_ONLY_PROGRAMS.contains(&name))
 }

@@ -69,6 +69,7 @@ fn rule_binds_every_input_of_the_decision() {
         ("client", other(|caller| caller.client = None)),
         ("session", other(|caller| caller.session = Some("s".into()))),
         ("connection", other(|caller| caller.connection = 4)),
+        ("process", other(|caller| caller.account = Some(CallerKey::of_pid(8)))),
     ] {
         let covered =
             with_profile(|_| (), |wanted| rule.covers(&CallProfile { caller: &caller, ..wanted.clone() }));

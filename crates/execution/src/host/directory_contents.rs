@@ -123,13 +123,13 @@ pub(super) async fn permit_listing(
     opening_slots: &FairSlots,
     call: &PipelineCall,
     permit: Permit,
-) -> Option<()> {
+) -> Option<Permit> {
     let scan = |permit: &Permit| {
         let folders: Vec<String> = permit.paths().iter().map(|path| path.key().to_owned()).collect();
         first_obstacle(permit, &folders, &ListedNames::All)
     };
-    let (_, obstacle) = scan_folders(opening_slots, call, permit, scan).await.ok()?;
-    obstacle.is_none().then_some(())
+    let (permit, obstacle) = scan_folders(opening_slots, call, permit, scan).await.ok()?;
+    obstacle.is_none().then_some(permit)
 }
 
 /// Runs a scan on the blocking pool: a large tree or a dead mount takes time, and there a stuck thread can be

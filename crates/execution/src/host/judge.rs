@@ -311,15 +311,15 @@ pub(super) async fn judge(
     {
         return Err(refusal);
     }
-    let verdict = match (verdict, line) {
-        (Verdict::ApprovalRequired(question), Some(line))
-            if is_asked_by_table_only(question.approval_rules()) =>
-        {
-            let permit = reading_line::permit((limits, opening_slots), call, &line, system_programs).await;
-            permit.map_or(Verdict::ApprovalRequired(question), Verdict::Permit)
-        }
-        (verdict, _) => verdict,
-    };
+    if let (Verdict::ApprovalRequired(question), Some(line)) = (&verdict, line)
+        && is_asked_by_table_only(question.approval_rules())
+        && let Some(permits) =
+            reading_line::permit((limits, opening_slots), call, &line, system_programs).await
+        // A line beyond a limit of Sinew's tools is left to the user, like one that they do not permit.
+        && limits.count_line(&call.caller_key, question.permit(), &permits.uses()).is_ok()
+    {
+        return Ok(Verdict::Permit(permits.run));
+    }
     match &verdict {
         Verdict::Permit(permit) => {
             limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;

@@ -4,7 +4,7 @@
 //! `run_command` must permit each command, and the rules of `read_file` every word that can name a file.
 //! Any other line keeps the verdict of its tool. See decision 133.
 
-use approvals::StandingRule;
+use governance::rules::is_read_only_program;
 use governance::{Permit, Verdict};
 use serde_json::{Value, json};
 
@@ -27,14 +27,32 @@ struct ReadPath {
     lists: bool,
 }
 
-/// Returns the permit of a line that only reads, else `None`. `system_programs` are the programs that the PATH of
+/// Permits of a line that only reads.
+pub(super) struct LinePermits {
+    /// Permit of its last command.
+    pub(super) run: Permit,
+    commands: u32,
+    /// Permit of a file or folder that it reads, and the number of those.
+    read: Option<Permit>,
+    files: u32,
+}
+
+impl LinePermits {
+    /// Returns the permit of each tool whose rules permitted the line, and how often the line uses it.
+    pub(super) fn uses(&self) -> Vec<(&Permit, u32)> {
+        let read = self.read.iter().map(|permit| (permit, self.files));
+        read.chain([(&self.run, self.commands)]).collect()
+    }
+}
+
+/// Returns the permits of a line that only reads, else `None`. `system_programs` are the programs that the PATH of
 /// the host finds in a folder of the system.
 pub(super) async fn permit(
     parts: (&CallLimits, &FairSlots),
     call: &PipelineCall,
     line: &str,
     system_programs: &[String],
-) -> Option<Permit> {
+) -> Option<LinePermits> {
     let commands = split_pipeline(line)?;
     let is_reader = |words: &Vec<String>| {
         let program = words.first();
@@ -43,17 +61,22 @@ pub(super) async fn permit(
     if !commands.iter().all(is_reader) {
         return None;
     }
-    for read in read_paths(&commands)? {
-        let permit = judged(parts, call, "read_file", json!({"path": read.path})).await?;
-        if read.lists {
-            directory_contents::permit_listing(parts.1, call, permit).await?;
+    let (mut read, mut files) = (None, 0_u32);
+    for path in read_paths(&commands)? {
+        let mut permit = judged(parts, call, "read_file", json!({"path": path.path})).await?;
+        if path.lists {
+            permit = directory_contents::permit_listing(parts.1, call, permit).await?;
+        }
+        // A word that names nothing, such as a part of an option, reads nothing.
+        if permit.paths().iter().any(|opened| opened.metadata().is_some()) {
+            (read, files) = (Some(permit), files.saturating_add(1));
         }
     }
-    let mut last = None;
+    let (mut run, count) = (None, u32::try_from(commands.len()).ok()?);
     for words in commands {
-        last = Some(judged(parts, call, "run_command", json!({"command": words})).await?);
+        run = Some(judged(parts, call, "run_command", json!({"command": words})).await?);
     }
-    last
+    run.map(|run| LinePermits { run, commands: count, read, files })
 }
 
 /// Judges a call of one of Sinew's tools. Returns its permit, and `None` for any other verdict.
@@ -75,7 +98,7 @@ async fn judged(
 fn only_reads(words: &[String]) -> bool {
     let Some((name, arguments)) = words.split_first() else { return false };
     let Some(program) = ReadingProgram::find(name) else { return false };
-    StandingRule::is_read_only_program(name) && arguments.iter().all(|word| program.knows(word))
+    is_read_only_program(name) && arguments.iter().all(|word| program.knows(word))
 }
 
 /// Returns every path that the commands could read: each word, each part of an option that could be its value, and

@@ -139,7 +139,6 @@ fn descends(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use approvals::StandingRule;
 
     use super::*;
 
@@ -153,7 +152,7 @@ mod tests {
     fn rows_are_sorted_and_name_programs_that_cannot_act() {
         assert!(READING_PROGRAMS.is_sorted_by(|one, other| one.name < other.name));
         for program in &READING_PROGRAMS {
-            assert!(StandingRule::is_read_only_program(program.name), "{}", program.name);
+            assert!(governance::rules::is_read_only_program(program.name), "{}", program.name);
             let is_option = |c: char| c.is_ascii_alphanumeric();
             assert!(program.flags.chars().chain(program.flags_with_value.chars()).all(is_option));
             assert!(!program.flags.contains(|c| program.flags_with_value.contains(c)), "{}", program.name);

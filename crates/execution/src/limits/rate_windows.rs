@@ -163,6 +163,18 @@ impl RateWindows {
         }
     }
 
+    /// Counts uses of another tool as part of a call that was counted. They are no further calls of the caller.
+    pub(super) fn add_uses(&mut self, call: &CountedCall, tool: &ToolName, uses: u32) {
+        let own = match &call.caller {
+            Some(caller) => self.callers.entry(*caller).or_default(),
+            None => &mut self.restored,
+        };
+        for windows in [&mut self.machine, own] {
+            let times = windows.by_tool.entry(tool.clone()).or_default();
+            times.extend((0..uses).map(|_| call.at));
+        }
+    }
+
     pub(super) fn remove(&mut self, counted: &CountedCall) {
         self.machine.remove(counted);
         match &counted.caller {

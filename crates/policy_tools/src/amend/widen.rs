@@ -2,21 +2,45 @@
 
 use std::path::Path;
 
-use governance::rules::quote_yaml;
+use governance::rules::{is_read_only_program, quote_yaml};
 use governance::suggested_change::{EditAction, PolicyEdit};
 use serde_json::Value;
 use strict_yaml::Document;
 
-/// Programs that run other programs or code: an entry that does not end with their arguments permits anything.
-const INTERPRETERS: [&str; 21] = [
-    "sh", "bash", "zsh", "dash", "fish", "python", "node", "deno", "perl", "ruby", "php", "lua", "env",
-    "xargs", "sudo", "find", "busybox", "nice", "nohup", "timeout", "npx",
+/// Subcommands whose further arguments name no program to run, and those of build tools, which run the code of the
+/// project with any arguments. Not on the list: `git push`, `git fetch` and `git ls-remote` (`--upload-pack`), `git grep`
+/// (`-O`), `git rebase` (`--exec`), `npm run` and `cargo run` (any program of the project). A list of programs that run
+/// code was tried first: there was always one more, such as `uv run` or `ssh`.
+const SUBCOMMANDS: [(&str, &[&str]); 6] = [
+    ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "test"]),
+    (
+        "git",
+        &[
+            "add",
+            "blame",
+            "branch",
+            "commit",
+            "describe",
+            "diff",
+            "log",
+            "ls-files",
+            "restore",
+            "rev-parse",
+            "show",
+            "status",
+            "switch",
+        ],
+    ),
+    ("go", &["build", "test", "vet"]),
+    ("npm", &["test"]),
+    ("pnpm", &["test"]),
+    ("yarn", &["test"]),
 ];
 /// Fewest folders above a pattern with wildcards: `/home/user/folder/*`, and never the home of a user.
 const MIN_FOLDERS: usize = 3;
 
 /// Returns the edit, and up to two wider ones. The folder of a file is the widest folder: never one above it, and
-/// never the home of a user. A command is shortened to its subcommand and to its program, unless it runs code.
+/// never the home of a user. A command is shortened to its subcommand or its program only if those are known.
 pub fn wider_edits(edit: &PolicyEdit, is_folder: &dyn Fn(&Path) -> bool) -> Vec<PolicyEdit> {
     let with = |value: String| PolicyEdit { action: EditAction::Add(value), ..edit.clone() };
     let wider = match (edit.keys.last().map(String::as_str), &edit.action) {
@@ -57,19 +81,17 @@ fn wider_commands(value: &str) -> Vec<String> {
     };
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
     let Some([program, rest @ ..]) = words.as_deref() else { return Vec::new() };
-    let name = program.rsplit('/').next().unwrap_or(program);
-    // `python3.11` is `python`.
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    if INTERPRETERS.contains(&stem) || program.contains('*') {
-        return Vec::new();
+    if is_read_only_program(program) {
+        return vec![quote_yaml(program)];
     }
-    let subcommand = match rest {
-        [word, ..] if !word.starts_with('-') => {
-            Some(format!("{{argv: [{}, {}]}}", quote_yaml(program), quote_yaml(word)))
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let known = SUBCOMMANDS.iter().find(|(known, _)| *known == name).map(|(_, words)| *words);
+    match (known, rest) {
+        (Some(words), [word, ..]) if words.contains(word) => {
+            vec![format!("{{argv: [{}, {}]}}", quote_yaml(program), quote_yaml(word))]
         }
-        _ => None,
-    };
-    subcommand.into_iter().chain([quote_yaml(program)]).collect()
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -116,14 +138,31 @@ mod tests {
         let check_command = |words: &str, expect: &[&str]| {
             check("allowed_commands", &format!("{{argv: [{words}], exact: true}}"), false, expect);
         };
-        check_command("git, push, origin", &["{argv: [git, push]}", "git"]);
-        check_command("cargo, test", &["{argv: [cargo, test]}", "cargo"]);
+        check_command("git, log, x", &["{argv: [git, log]}"]);
+        check_command("/usr/bin/git, log", &["{argv: [/usr/bin/git, log]}"]);
+        check_command("cargo, test", &["{argv: [cargo, test]}"]);
         check_command("ls, -l, x", &["ls"]);
         check_command("ls", &["ls"]);
-        check_command("bash, -c, x", &[]);
-        check_command("node", &[]);
-        for runs_anything in ["/usr/bin/python3", "python3.11", "busybox", "\"*\""] {
-            check_command(&format!("{runs_anything}, a.py"), &[]);
+        for runs_code in [
+            "bash, -c, x",
+            "node",
+            "/usr/bin/python3, a.py",
+            "python3.11, a.py",
+            "busybox, ls",
+            "\"*\", a",
+            "awk, x",
+            "ssh, host",
+            "docker, run",
+            "make, all",
+            "uv, run",
+            "git, push, origin",
+            "git, -c, log",
+            "cargo, run",
+            "npm, run, x",
+            "unknown",
+            "diff, a, b",
+        ] {
+            check_command(runs_code, &[]);
         }
         check("allowed_domains", "docs.python.org", false, &[]);
     }

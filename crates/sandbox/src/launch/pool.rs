@@ -165,7 +165,7 @@ fn spawn(tier: SandboxTier) -> io::Result<(UnixStream, UnixStream, Child)> {
 }
 
 /// Returns the file this program runs from, even if another file has taken its path since.
-fn own_program() -> io::Result<std::path::PathBuf> {
+pub fn own_program() -> io::Result<std::path::PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures_util::FutureExt;
 
-use super::{ClientConnection, ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
+use super::{ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
 use crate::budget::BudgetShare;
 use crate::frame::{InputLine, NextLine};
 use crate::in_flight_requests::RequestGuard;
@@ -73,12 +73,9 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         behind: NextLine,
     ) {
         let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
-        let (service, account) = (Arc::clone(&self.connection.service), self.connection.session.account);
-        let slots = service.request_slots.clone();
-        let mut answer = Box::pin(async move {
-            let sent = answer_later(ticket, reply, outbox, limit, share).await;
-            (service.charge_reply)(&service.context, account, sent);
-        });
+        let (slots, account) =
+            (self.connection.service.request_slots.clone(), self.connection.session.account);
+        let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
         let at_once = match behind {
             // An idle worker thread takes it.
             NextLine::Buffered => Poll::Pending,
@@ -170,21 +167,19 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let line = rpc::encode_reply(ticket.id(), reply, self.connection.limits.max_line_bytes);
         // Closed before the reply is sent: a client that has received it may reuse the id.
         drop(ticket);
-        let ClientConnection { service, session, .. } = &self.connection;
-        (service.charge_reply)(&service.context, session.account, line.len());
         self.outbox.send(line).await;
     }
 }
 
 /// Waits for a reply and sends it as a line of at most `limit` bytes. `share` is held until the reply is
-/// encoded. Returns the number of bytes sent.
+/// encoded.
 async fn answer_later(
     ticket: RequestGuard,
     reply: impl Future<Output = RpcReply>,
     outbox: Outbox,
     limit: usize,
     held: impl Send,
-) -> usize {
+) {
     let reply = AssertUnwindSafe(reply).catch_unwind();
     let reply = tokio::select! {
         biased;
@@ -192,18 +187,16 @@ async fn answer_later(
         // recorded in the ledger; and a reply that is ready at once registers no waiter for the cancellation.
         reply = reply => reply.unwrap_or_else(|_| Err(RpcError::internal())),
         // The pipeline ends the call and records its outcome; no reply is sent.
-        () = ticket.cancellation().cancelled() => return 0,
-        () = outbox.closed() => return 0,
+        () = ticket.cancellation().cancelled() => return,
+        () = outbox.closed() => return,
     };
     let line = rpc::encode_reply(ticket.id(), &reply, limit);
     drop((reply, held));
     // Closed before the reply is sent: a client that has received it may reuse the id.
     if !ticket.close() {
-        return 0;
+        return;
     }
-    let sent = line.len();
     outbox.send(line).await;
-    sent
 }
 
 #[cfg(test)]
@@ -217,11 +210,12 @@ mod tests {
 
     use super::*;
     use crate::in_flight_requests::InFlightRequests;
+    use crate::outbox::LineCharge;
 
     #[tokio::test]
     async fn id_is_free_before_its_reply_is_sent() {
         let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600));
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600), LineCharge::none());
         // The client does not read and this fills the queue, so the reply below cannot be sent.
         outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
         let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
@@ -235,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn request_cancelled_early_starts_but_gets_no_reply() {
         let (server, mut client) = tokio::io::duplex(1000);
-        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600));
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600), LineCharge::none());
         let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
         let begun = AtomicUsize::new(0);
         let endless = async {

@@ -138,7 +138,12 @@ impl ReplyForm {
                 era: era.clone(),
             };
             let owner = tasks::owner(session, &era);
-            let place = TaskPlace { table: agent.tasks.clone(), owner, caller: session.account };
+            let place = TaskPlace {
+                table: agent.tasks.clone(),
+                owner,
+                caller: session.account,
+                request_slots: agent.layer.request_slots().clone(),
+            };
             let ReplyForm::Task { ttl } = self else {
                 return Ok(MethodReply::deferred_unordered(call.wait_or_become_task(place)));
             };

@@ -6,6 +6,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use execution::RequestSlots;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,7 @@ pub(super) struct TaskPlace {
     pub(super) table: TaskTable,
     pub(super) owner: TaskOwner,
     pub(super) caller: CallerKey,
+    pub(super) request_slots: RequestSlots,
 }
 
 impl TaskPlace {
@@ -62,12 +64,13 @@ impl TaskCall {
     /// Starts the call as a task, which its client has asked for, and returns the reply to that request. The client
     /// is notified when the status changes.
     pub(super) fn start(mut self, place: TaskPlace, ttl: Duration, notifier: Option<Notifier>) -> RpcReply {
+        let (slots, caller) = (place.request_slots.clone(), place.caller);
         let task = place.create(ttl, self.cancellation.clone())?;
         let related = json!(RelatedTask { task_id: task.id.clone() });
         self.progress = self.progress.map(|sender| sender.with_meta((RELATED_TASK_KEY.to_owned(), related)));
         let state = task.state().ok_or_else(RpcError::internal)?;
         let created = rpc::encode_result(&json!({"task": task_view::handshake_task(&state)}));
-        tokio::spawn(self.run(task, notifier));
+        tokio::spawn(async move { slots.run(caller, self.run(task, notifier)).await });
         created
     }
 
@@ -89,6 +92,7 @@ impl TaskCall {
                 () = &mut long => break None,
             }
         };
+        let (slots, caller) = (place.request_slots.clone(), place.caller);
         let Ok(task) = place.create(STATELESS_TTL, self.cancellation.clone()) else {
             return self.wait().await;
         };
@@ -97,7 +101,7 @@ impl TaskCall {
         // Tasks of this revision have no progress notifications.
         self.progress = None;
         let created = rpc::encode_result(&task_view::created_stateless_task(&state));
-        tokio::spawn(self.run(task, None));
+        tokio::spawn(async move { slots.run(caller, self.run(task, None)).await });
         created
     }
 
@@ -198,7 +202,12 @@ mod tests {
     const OWNER: TaskOwner = TaskOwner::Connection(1);
 
     fn place(table: &TaskTable) -> TaskPlace {
-        TaskPlace { table: table.clone(), owner: OWNER, caller: CallerKey::of_pid(1) }
+        TaskPlace {
+            table: table.clone(),
+            owner: OWNER,
+            caller: CallerKey::of_pid(1),
+            request_slots: RequestSlots::default(),
+        }
     }
 
     async fn result_after(seconds: u64) -> ToolResult {
@@ -236,6 +245,41 @@ mod tests {
         let cancellation = call.cancellation.clone();
         let created = json_of(call.start(place(table), ttl, None));
         (created["task"]["taskId"].as_str().unwrap().to_owned(), cancellation, sender)
+    }
+
+    #[tokio::test]
+    async fn task_computes_in_a_slot_of_its_caller() {
+        let place = place(&TaskTable::default());
+        let (slots, stop) = (place.request_slots.clone(), CancellationToken::new());
+        let occupied: Vec<_> = (0..1000)
+            .map(|_| {
+                let (slots, stop) = (slots.clone(), stop.clone());
+                tokio::spawn(async move {
+                    let computing = async {
+                        while !stop.is_cancelled() {
+                            tokio::task::yield_now().await;
+                        }
+                    };
+                    slots.run(CallerKey::of_pid(1), computing).await;
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        let (begun, mut has_begun) = tokio::sync::oneshot::channel();
+        let running = async move {
+            begun.send(()).unwrap();
+            result_after(0).await
+        };
+        call(McpEra::Handshake, running).0.start(place, STATELESS_TTL, None).unwrap();
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        assert!(has_begun.try_recv().is_err(), "all slots of its caller are taken");
+        stop.cancel();
+        has_begun.await.unwrap();
+        for task in occupied {
+            task.await.unwrap();
+        }
     }
 
     #[tokio::test(start_paused = true)]

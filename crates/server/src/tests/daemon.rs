@@ -188,7 +188,7 @@ pub(crate) fn listener(
         worker: None,
         on_malformed: |_, _, _, error| error,
         admit: |_, _, _| Ok(()),
-        charge_reply: |_, _, _| {},
+        charge_line: |_, _, _| {},
         request_slots: None,
         context: desk,
     };

@@ -15,9 +15,10 @@ pub(crate) struct HostFile {
     /// prompt.
     #[serde(default)]
     pub(crate) on_permit: OnPermit,
-    /// Reply to the host for a call that needs approval: `ask` its user, `deny`, or no decision.
+    /// Reply to the host for a call that needs approval: `ask` its user, `deny`, or no decision. Default: `ask`, and
+    /// `deny` for hosts that do not enforce `ask`.
     #[serde(default)]
-    pub(crate) on_approval: OnApproval,
+    pub(crate) on_approval: Option<Located<OnApproval>>,
     /// Tools by the names that the host gives them.
     pub(crate) tools: LocatedMap<HostToolRow>,
 }

@@ -42,6 +42,28 @@ fn tables_of_all_hosts_are_valid_and_restrictive() {
 }
 
 #[test]
+fn ask_is_refused_for_a_host_that_does_not_enforce_it() {
+    let check = |host: &str, line: &str, expect: Result<OnApproval, &str>| {
+        let document = Document::from_text("x.yaml", &format!("{line}tools: {{}}\n")).unwrap();
+        let found = check_table(host, &document, TableCheckLevel::Lazy).map(|host| host.on_approval);
+        match (found, expect) {
+            (Ok(found), Ok(expect)) => assert_eq!(found, expect, "{host} {line}"),
+            (Err(errors), Err(expect)) => assert!(errors[0].to_string().contains(expect), "{errors:?}"),
+            (found, expect) => panic!("{host} {line}: {found:?}, not {expect:?}"),
+        }
+    };
+    for host in ["codex", "cursor"] {
+        check(host, "", Ok(OnApproval::Deny));
+        check(host, "on_approval: none\n", Ok(OnApproval::None));
+        check(host, "on_approval: ask\n", Err("does not enforce the answer `ask`"));
+    }
+    for host in ["claude-code", "gemini-cli"] {
+        check(host, "", Ok(OnApproval::Ask));
+        check(host, "on_approval: ask\n", Ok(OnApproval::Ask));
+    }
+}
+
+#[test]
 fn built_in_table_is_valid_and_restrictive() {
     let host = built_in_host("claude-code");
     assert_eq!(host.on_permit, OnPermit::Allow, "a permitted call needs no second prompt");

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +76,8 @@ impl DaemonConnector {
         let failed =
             |error: io::Error| CommandError::failed(format!("the session cannot be started: {error}"));
         let (ours, theirs) = StdUnixStream::pair().map_err(failed)?;
-        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-        command.arg("mcp");
+        let mut command = Command::new(sandbox::own_program().map_err(failed)?);
+        command.arg0("sinew").arg("mcp");
         if self.startup == DaemonStartup::WaitForDaemon {
             command.arg("--no-start");
         }
