@@ -28,6 +28,7 @@ use crate::denial_reason::DenialReason;
 use crate::effective_policy::EffectivePolicy;
 use crate::glob::PathGlobs;
 use crate::judge::DecisionInput;
+use crate::path_list::PathList;
 use crate::path_rules;
 use crate::pattern::PathPattern;
 use crate::policy_environment::PolicyEnvironment;
@@ -145,6 +146,13 @@ impl ProjectRules {
     /// Returns the rules of a tool in the project: its entry, or the forbidden paths of the project.
     pub(crate) fn effective_policy<'a>(&'a self, home: &EffectivePolicy<'a>) -> EffectivePolicy<'a> {
         home.with_rules(self.rules_of(home.definition))
+    }
+
+    /// Returns the paths that a tool may write to in the project: its own list, else the write scope. `None` means
+    /// the whole project.
+    pub(crate) fn write_paths(&self, tool: &ToolDefinition) -> Option<&PathList> {
+        let own = self.rules_of(tool).allowed_paths.as_ref();
+        own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()))
     }
 
     /// Returns the rules of the project, by tool.

@@ -52,9 +52,7 @@ impl ProjectRules {
     /// Restricts the folders to the write scope of the project. A folder around the project becomes read-only, with
     /// the whole folders of the scope writable in it.
     fn restrict_to_scope(&self, tool: &ToolDefinition, folders: Vec<Workspace>) -> Vec<Workspace> {
-        let own = self.tools.get(tool.name()).and_then(|rules| rules.allowed_paths.as_ref());
-        let scope = own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()));
-        let Some(scope) = scope else { return folders };
+        let Some(scope) = self.write_paths(tool) else { return folders };
         let mut restricted: Vec<Workspace> = Vec::new();
         let mut grant = |root: &Path, access| {
             if !restricted.iter().any(|known| known.root() == root) {

@@ -62,7 +62,7 @@ fn compare_project(
         let of = |policy| EffectivePolicy::new(policy, definition).in_project(root);
         if let (Some(before), Some(after)) = (of(old), of(new)) {
             compare_modes(&before, &after, &mut of_project);
-            per_tool::compare_rules(&before, &after, ComparedLayer::Project, &mut of_project);
+            per_tool::compare_rules(&before, &after, ComparedLayer::Project(root), &mut of_project);
         }
     }
     if of_project.is_empty() {
