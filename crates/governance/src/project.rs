@@ -7,6 +7,7 @@
 //! `write_file.allowed_paths` is the write scope of the project: it binds every tool that has no list of its
 //! own there, and the sandbox lets programs write nowhere else in the project.
 
+mod loading;
 mod mounts;
 #[cfg(test)]
 mod tests;
@@ -73,13 +74,6 @@ pub(crate) struct ProjectRules {
 }
 
 impl ProjectRules {
-    /// Reads the policy of the project at `root`, if it has one.
-    pub(crate) fn read(root: &Path, around: &PolicyEnvironment) -> Result<Option<Self>, PolicyError> {
-        let alone = |error| PolicyError::new(vec![error]);
-        let found = Document::read_trusted_if_present(&root.join(PROJECT_POLICY)).map_err(alone)?;
-        found.map(|document| Self::compile(root, &document, around)).transpose()
-    }
-
     /// Compiles a project policy.
     pub(crate) fn compile(
         root: &Path,

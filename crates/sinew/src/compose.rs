@@ -27,6 +27,7 @@ use tool::result::SandboxTier;
 use toolbox::Internals;
 
 use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
+use crate::accepted_projects::AcceptedProjects;
 use crate::command_context::CommandContext;
 use crate::daemon;
 use crate::exit::CommandError;
@@ -129,8 +130,7 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let around = policy_environment(context);
-    let policy = policy.with_projects(&workspaces, &around).map_err(CommandError::configuration)?;
+    let policy = with_projects(context, policy, &workspaces)?;
     let judged = registry.definitions().map(AsRef::as_ref);
     policy.check_project_examples(judged).map_err(CommandError::configuration)?;
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
@@ -138,6 +138,24 @@ fn build_snapshot(
     let keys = manifests::describe_keys(settings);
     let (curated, hosts) = (Arc::new(curated), hosts.into());
     Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems })
+}
+
+/// Adds the policies of the projects: the accepted texts if the accepted configuration is loaded, else the files.
+fn with_projects(
+    context: &CommandContext,
+    policy: Policy,
+    workspaces: &Workspaces,
+) -> Result<Policy, CommandError> {
+    let around = policy_environment(context);
+    let accepted = context.home().config_copy().map(AcceptedProjects::read).transpose();
+    let accepted = accepted.map_err(|error| {
+        CommandError::configuration(format!("the accepted project policies cannot be read: {error}"))
+    })?;
+    let loaded = match accepted.flatten() {
+        Some(texts) => policy.with_project_texts(workspaces, &around, |root| texts.text_of(root)),
+        None => policy.with_projects(workspaces, &around),
+    };
+    loaded.map_err(CommandError::configuration)
 }
 
 /// Joins a thread and propagates its panic.
@@ -335,7 +353,7 @@ fn offline_snapshot(
         return Ok(files);
     }
     let current = ConfigFiles::read_current(context.home(), PinVersion::Accepted).ok();
-    let current = current.map(|current| current.with_origins(&files));
+    let current = current.map(|current| current.with_surroundings(&files));
     // Without the key of the ledger the seal is invalid, as it is for a copy that was changed.
     let digest = |bytes: &[u8]| {
         Ledger::keyed_digest_of(&ledger_dir(context), &ledger_paths(context), bytes).unwrap_or_default()

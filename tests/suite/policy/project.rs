@@ -12,6 +12,10 @@ fn write_policy(home: &Home, text: &str) {
     fs::write(folder.join("policy.yaml"), text).unwrap();
 }
 
+fn remove_policy(home: &Home) {
+    fs::remove_file(home.workspace().join(".sinew/policy.yaml")).unwrap();
+}
+
 fn home_with(policy: &str) -> Home {
     let home = Home::initialised().without_automatic_modes();
     for folder in ["src", "docs"] {
@@ -40,4 +44,57 @@ fn own_list_outside_the_write_scope_waits() {
     write_policy(daemon.home(), &narrow);
     let shown = daemon.home().run(&["reload"]).must_exit(0).stdout();
     assert!(shown.contains("tightens") && !shown.contains("loosens"), "{shown}");
+}
+
+/// Returns true if a file outside of `src` can be written.
+fn writes_docs(daemon: &Daemon) -> bool {
+    let arguments = json!({"path": "docs/new", "content": "x", "overwrite": true});
+    daemon.agent().execute("write_file", &arguments)["success"] == true
+}
+
+#[test]
+fn waiting_project_loosening_waits_over_a_restart() {
+    let narrow = format!("tools:\n{SCOPE}");
+    let daemon = Daemon::start_in(home_with(&narrow));
+    assert!(!writes_docs(&daemon));
+    write_policy(daemon.home(), "tools: {write_file: {allowed_paths: [\"**\"]}}\n");
+    daemon.home().run(&["reload"]).must_exit(4);
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(!writes_docs(&daemon), "a widened policy, after a restart");
+    let shown = daemon.home().run(&["reload"]).must_exit(4).stdout();
+    assert!(shown.contains("loosens") && shown.contains("write_file"), "{shown}");
+    remove_policy(daemon.home());
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(!writes_docs(&daemon), "a removed policy, after a restart");
+    let shown = daemon.home().run(&["reload"]).must_exit(4).stdout();
+    assert!(shown.contains("its policy no longer applies"), "{shown}");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(writes_docs(&daemon));
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(writes_docs(&daemon), "what was accepted stays accepted");
+    write_policy(daemon.home(), &narrow);
+    let daemon = Daemon::start_in(daemon.stop());
+    assert!(!writes_docs(&daemon), "a tightening needs no question");
+}
+
+#[test]
+fn commands_without_a_daemon_judge_by_accepted_projects() {
+    let home = Daemon::start_in(home_with(&format!("tools:\n{SCOPE}"))).stop();
+    let call = |home: &Home, exit: i32| {
+        home.run(&["call", "write_file", "path=docs/new", "content=x"]).must_exit(exit);
+    };
+    let explain = |home: &Home, exit: i32| {
+        home.run(&["explain", "write_file", "path=docs/new", "content=x"]).must_exit(exit);
+    };
+    remove_policy(&home);
+    call(&home, 3);
+    explain(&home, 3);
+    let input =
+        json!({"file_path": home.workspace().join("docs/new"), "content": "some text that is long enough"});
+    let hook = crate::hook::run_pre_tool_use(&home, "Write", &input);
+    assert_eq!(hook.decision(), "deny", "{}", hook.reason());
+    let daemon = Daemon::start_in(home);
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    let home = daemon.stop();
+    call(&home, 0);
 }
