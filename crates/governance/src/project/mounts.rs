@@ -6,7 +6,7 @@ use tool::ToolDefinition;
 
 use crate::command_rules::RequestedCommand;
 use crate::rule_trace::{RuleTrace, TraceRecorder};
-use crate::situation::{Workspace, WorkspaceAccess};
+use crate::situation::{Workspace, WorkspaceAccess, access_at};
 use crate::tools_file::Isolation;
 
 use super::ProjectRules;
@@ -71,11 +71,7 @@ impl ProjectRules {
             let parts = scope.whole_folders.iter();
             let parts = parts.filter(|part| part.starts_with(&self.root) && part.starts_with(folder.root()));
             // A read-only workspace inside of the folder stays read-only.
-            let is_read_only = |part: &Path| {
-                let around = folders.iter().filter(|other| part.starts_with(other.root()));
-                let deepest = around.max_by_key(|other| other.root().components().count());
-                deepest.is_some_and(|other| other.access() == WorkspaceAccess::ReadOnly)
-            };
+            let is_read_only = |part: &Path| access_at(&folders, part) == Some(WorkspaceAccess::ReadOnly);
             for part in parts.filter(|part| !is_read_only(part)) {
                 grant(part, WorkspaceAccess::ReadWrite);
             }

@@ -107,7 +107,7 @@ fn check_with_manifest_tools(
 }
 
 /// Returns the workspaces that exist. `CheckReport::check_settings` has already reported the missing ones.
-fn existing_workspaces(settings: &Settings) -> Workspaces {
+pub(crate) fn existing_workspaces(settings: &Settings) -> Workspaces {
     let folders = settings.workspaces.iter();
     Workspaces::new(
         folders
