@@ -118,6 +118,9 @@ impl NetworkTarget {
             Some(host) if has_empty_label(&host) => {
                 unusable((MALFORMED, "a part of the host name is empty, as in `a..b`"))
             }
+            Some(host) if has_foreign_character(&host) => {
+                unusable((MALFORMED, "a host name has letters, digits, `-`, `_` and dots only"))
+            }
             Some(host) => NetworkTarget::Host(host),
             None => unusable((MALFORMED, "the URL has no host")),
         }
@@ -125,9 +128,9 @@ impl NetworkTarget {
 
     /// Parses a host without a URL, as the ledger records it.
     pub(crate) fn from_host(text: &str) -> Self {
-        match Host::parse(text) {
-            Ok(host) => NetworkTarget::Host(normalize_host(host)),
-            Err(_) => {
+        match Host::parse(text).map(normalize_host) {
+            Ok(host) if !has_foreign_character(&host) => NetworkTarget::Host(host),
+            _ => {
                 NetworkTarget::Unusable { text: text.to_owned(), detail: MALFORMED, hint: "it is not a host" }
             }
         }
@@ -172,6 +175,13 @@ fn normalize_host(host: Host<String>) -> Host<String> {
 /// read one: some drop the empty part, and what is left may be an address.
 fn has_empty_label(host: &Host<String>) -> bool {
     matches!(host, Host::Domain(name) if name.split('.').any(str::is_empty))
+}
+
+/// Returns true for a name such as `*.com`, which the URL parser accepts. No such host exists, and in a policy file the
+/// name would be a pattern.
+fn has_foreign_character(host: &Host<String>) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    matches!(host, Host::Domain(name) if !name.chars().all(is_usual))
 }
 
 /// Returns the IPv4 address in `::ffff:a.b.c.d` or in the well-known NAT64 prefix, `64:ff9b::a.b.c.d`.
