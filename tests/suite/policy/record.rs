@@ -229,3 +229,17 @@ fn hosts_of_failed_calls_are_not_learned() {
     assert!(!finished.stdout().contains(".invalid"), "{finished}");
     assert!(finished.stderr().contains("no call that completed"), "{finished}");
 }
+
+#[test]
+fn tool_without_a_command_list_stays_closed_in_a_recording() {
+    let daemon = daemon();
+    let home = daemon.home();
+    let tools = "tools:\n  read_file: {allowed_paths: []}\n  run_command: {forbidden_commands: [sudo]}\n";
+    home.configure("governance/tools.yaml", tools);
+    home.run(&["reload", "--accept"]).must_exit(0);
+    let asked = home.run(&["policy", "record", "--for", "10m", "--workspace", &root(home)]).must_exit(4);
+    assert!(!asked.stdout().contains("run_command"), "{asked}");
+    record(&daemon, "10m");
+    let printed = run(&daemon, &["id"]);
+    assert_eq!(code(&printed), "command_not_allowed", "{printed:#}");
+}
