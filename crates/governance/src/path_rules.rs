@@ -267,9 +267,9 @@ fn admit_workspace<'s>(
                 Ok((rule, root))
             }
             (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadOnly) => {
-                let hint = format!(
-                    "the workspace {root} is read-only; the operator can run `sinew workspace add {root}`"
-                );
+                let command =
+                    suggested_change::workspace_command(workspace.root(), WorkspaceAccess::ReadWrite);
+                let hint = format!("the workspace {root} is read-only; the operator can run `{command}`");
                 Err(not_allowed(request, "read_only_workspace", &rule, hint))
             }
         };

@@ -15,7 +15,7 @@ use file_access::{UndoLimits, UndoStore};
 use governance::files::Isolation;
 use governance::files::LayerDefault;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
-use governance::suggested_change::PolicyFile;
+use governance::suggested_change::{PolicyFile, shell_word};
 use governance::{Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
@@ -119,7 +119,7 @@ fn build_snapshot(
             CommandError::configuration(format!(
                 "{file}:{line}: the workspace `{path}` cannot be used: {error}"
             ))
-            .with_hint(format!("sinew workspace remove '{path}'"))
+            .with_hint(format!("sinew workspace remove {}", shell_word(&configured.path.to_string_lossy())))
         })?;
         list.push(workspace);
     }

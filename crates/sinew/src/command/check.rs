@@ -2,6 +2,7 @@
 
 use ::manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use execution::host::Host;
+use governance::suggested_change::shell_word;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use registry::ToolRegistry;
@@ -128,7 +129,7 @@ impl CheckReport {
             if let Err(error) = found.map_err(|error| error.to_string()).and_then(apart) {
                 let path = workspace.path.display();
                 let message = format!("the workspace `{path}` cannot be used: {error}");
-                let fix = format!("sinew workspace remove '{path}'");
+                let fix = format!("sinew workspace remove {}", shell_word(&workspace.path.to_string_lossy()));
                 let unplaced = DocumentError::for_file(&file, &message);
                 self.errors.push(DocumentError { line: workspace.line, ..unplaced }.with_suggestion(fix));
             }
