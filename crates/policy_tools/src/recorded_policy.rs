@@ -416,6 +416,15 @@ tools:
                 "run {argv: [python3, c.py], exact: true} (2)",
             ],
         );
+        check(
+            &["run uv run a", "run uv run b", "run uv run c"],
+            &[],
+            &[
+                "run {argv: [uv, run, a], exact: true} (0)",
+                "run {argv: [uv, run, b], exact: true} (1)",
+                "run {argv: [uv, run, c], exact: true} (2)",
+            ],
+        );
         let hosts = ["fetch b.a.org", "fetch c.a.org", "fetch d.a.org", "fetch a.org"];
         check(&hosts, &[], &["fetch b.a.org (0)", "fetch c.a.org (1)", "fetch d.a.org (2)"]);
     }

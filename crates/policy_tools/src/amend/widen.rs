@@ -7,16 +7,62 @@ use governance::suggested_change::{EditAction, PolicyEdit};
 use serde_json::Value;
 use strict_yaml::Document;
 
-/// Programs that run other programs or code: an entry that does not end with their arguments permits anything.
-const INTERPRETERS: [&str; 21] = [
-    "sh", "bash", "zsh", "dash", "fish", "python", "node", "deno", "perl", "ruby", "php", "lua", "env",
-    "xargs", "sudo", "find", "busybox", "nice", "nohup", "timeout", "npx",
+/// Programs of which any arguments can be permitted: none of their options starts another program, runs code or names
+/// a file to write.
+const WHOLE_PROGRAMS: [&str; 39] = [
+    "arch",
+    "basename",
+    "cat",
+    "cksum",
+    "cmp",
+    "comm",
+    "cut",
+    "date",
+    "df",
+    "diff",
+    "dirname",
+    "du",
+    "echo",
+    "fold",
+    "grep",
+    "head",
+    "id",
+    "jq",
+    "ls",
+    "md5sum",
+    "nl",
+    "nproc",
+    "paste",
+    "printf",
+    "pwd",
+    "readlink",
+    "realpath",
+    "rev",
+    "seq",
+    "sha256sum",
+    "sleep",
+    "stat",
+    "tac",
+    "tail",
+    "tr",
+    "uname",
+    "wc",
+    "which",
+    "whoami",
 ];
+/// Subcommands of which any further arguments can be permitted, by program.
+const SUBCOMMANDS: [(&str, &[&str]); 2] = [
+    ("git", &["blame", "diff", "log", "ls-files", "rev-parse", "show", "status"]),
+    ("ruff", &["check", "format"]),
+];
+/// Folders of programs that a call cannot replace. A program elsewhere can be another one of the same name.
+const PROGRAM_FOLDERS: [&str; 2] = ["/bin", "/usr/bin"];
 /// Fewest folders above a pattern with wildcards: `/home/user/folder/*`, and never the home of a user.
 const MIN_FOLDERS: usize = 3;
 
 /// Returns the edit, and up to two wider ones. The folder of a file is the widest folder: never one above it, and
-/// never the home of a user. A command is shortened to its subcommand and to its program, unless it runs code.
+/// never the home of a user. A command is shortened to its program or its subcommand only if that is known to run
+/// no other program.
 pub fn wider_edits(edit: &PolicyEdit, is_folder: &dyn Fn(&Path) -> bool) -> Vec<PolicyEdit> {
     let with = |value: String| PolicyEdit { action: EditAction::Add(value), ..edit.clone() };
     let wider = match (edit.keys.last().map(String::as_str), &edit.action) {
@@ -57,19 +103,19 @@ fn wider_commands(value: &str) -> Vec<String> {
     };
     let words: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
     let Some([program, rest @ ..]) = words.as_deref() else { return Vec::new() };
-    let name = program.rsplit('/').next().unwrap_or(program);
-    // `python3.11` is `python`.
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    if INTERPRETERS.contains(&stem) || program.contains('*') {
-        return Vec::new();
-    }
-    let subcommand = match rest {
-        [word, ..] if !word.starts_with('-') => {
-            Some(format!("{{argv: [{}, {}]}}", quote_yaml(program), quote_yaml(word)))
-        }
-        _ => None,
+    let name = match program.rsplit_once('/') {
+        None => *program,
+        Some((folder, name)) if PROGRAM_FOLDERS.contains(&folder) => name,
+        Some(_) => return Vec::new(),
     };
-    subcommand.into_iter().chain([quote_yaml(program)]).collect()
+    let subcommands = SUBCOMMANDS.iter().find(|(known, _)| *known == name);
+    match (subcommands, rest) {
+        (Some((_, known)), [word, ..]) if known.contains(word) => {
+            vec![format!("{{argv: [{}, {}]}}", quote_yaml(program), quote_yaml(word))]
+        }
+        (None, _) if WHOLE_PROGRAMS.contains(&name) => vec![quote_yaml(program)],
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(test)]
@@ -116,14 +162,35 @@ mod tests {
         let check_command = |words: &str, expect: &[&str]| {
             check("allowed_commands", &format!("{{argv: [{words}], exact: true}}"), false, expect);
         };
-        check_command("git, push, origin", &["{argv: [git, push]}", "git"]);
-        check_command("cargo, test", &["{argv: [cargo, test]}", "cargo"]);
+        check_command("git, log, origin", &["{argv: [git, log]}"]);
+        check_command("/usr/bin/git, status", &["{argv: [/usr/bin/git, status]}"]);
+        check_command("ruff, check, src", &["{argv: [ruff, check]}"]);
         check_command("ls, -l, x", &["ls"]);
         check_command("ls", &["ls"]);
-        check_command("bash, -c, x", &[]);
-        check_command("node", &[]);
-        for runs_anything in ["/usr/bin/python3", "python3.11", "busybox", "\"*\""] {
-            check_command(&format!("{runs_anything}, a.py"), &[]);
+        for runs_anything in [
+            "git, push, x",
+            "git, -c, alias.x=!id, x",
+            "git",
+            "awk, x",
+            "ssh, host",
+            "docker, run, x",
+            "uv, run, x",
+            "make, all",
+            "cargo, test",
+            "npm, test",
+            "sort, x",
+            "find, x",
+            "env, ls",
+            "bash, -c, x",
+            "node",
+            "/usr/bin/python3, a.py",
+            "python3.11, a.py",
+            "busybox, a.py",
+            "\"*\", a.py",
+            "./ls, x",
+            "/home/ada/bin/ls, x",
+        ] {
+            check_command(runs_anything, &[]);
         }
         check("allowed_domains", "docs.python.org", false, &[]);
     }
