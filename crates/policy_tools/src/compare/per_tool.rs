@@ -383,12 +383,7 @@ fn compare_paths(
 }
 
 /// Without a list the workspaces apply, so a list that is added or removed may open any new path.
-fn compare_home_paths(
-    name: &str,
-    old: &ToolSettings,
-    new: &ToolSettings,
-    found: &mut Vec<PolicyDifference>,
-) {
+fn compare_home_paths(name: &str, old: &ToolSettings, new: &ToolSettings, found: &mut Vec<PolicyDifference>) {
     let (effect, what) = match (&old.allowed_paths, &new.allowed_paths) {
         (None, None) => return,
         (Some(old), Some(new)) => {
@@ -422,9 +417,8 @@ fn compare_project_paths(
     let has_own_list = lists.0.is_some() || lists.1.is_some();
     let is_compared = reads && lists.0.is_some() == lists.1.is_some();
     if writes && has_own_list && !is_compared {
-        let paths = |tool: &EffectivePolicy<'_>| {
-            tool.project_write_paths(root).map(|list| path_texts(&list.globs))
-        };
+        let paths =
+            |tool: &EffectivePolicy<'_>| tool.project_write_paths(root).map(|list| path_texts(&list.globs));
         compare_project_lists(name.as_str(), "write to", (&paths(before), &paths(after)), found);
     }
 }

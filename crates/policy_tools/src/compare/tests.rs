@@ -374,6 +374,21 @@ fn project_policies_are_compared_rule_by_rule() {
 }
 
 #[test]
+fn root_folder_is_not_everything_in_an_allowlist() {
+    let list = |pattern: &str| format!("allowed_paths: [\"{pattern}\"], allow_every_path: true");
+    let loosens = |old: &str, new: &str| {
+        check_entry("write_file", &list(old), &list(new), Some(PolicyEffect::Loosens), "allowed path");
+    };
+    loosens("/", "/**");
+    loosens("/", "/a/**");
+    loosens("/**/*", "/**");
+    check_entry("write_file", &list("/**"), &list("/"), Some(PolicyEffect::Tightens), "allowed path");
+    check_entry("write_file", &list("/**/*"), &list("/a/**"), Some(PolicyEffect::Tightens), "allowed path");
+    let forbids = |pattern: &str| format!("forbidden_paths: [\"{pattern}\"]");
+    check_entry("write_file", &forbids("/"), &forbids("/**"), Some(PolicyEffect::Neutral), "change nothing");
+}
+
+#[test]
 fn path_list_instead_of_workspaces_loosens() {
     check_entry("write_file", "", "allowed_paths: []", Some(PolicyEffect::Tightens), "may access no path");
     check_entry(
