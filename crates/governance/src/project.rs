@@ -40,6 +40,8 @@ use crate::situation::Situation;
 use crate::tool_rules::{self, ToolRules};
 use crate::tools_file::{ToolEntry, ToolsFile};
 
+pub use loading::UnknownToolNames;
+
 /// Path of the file below the root of a project.
 pub const PROJECT_POLICY: &str = ".sinew/policy.yaml";
 
@@ -62,7 +64,7 @@ const PATH_LISTS: [&str; 2] = ["allowed_paths", "forbidden_paths"];
 const WRITE_SCOPE_TOOL: &str = "write_file";
 
 /// Compiled policy of one project.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ProjectRules {
     root: PathBuf,
     tools: BTreeMap<ToolName, ToolRules>,
@@ -71,6 +73,8 @@ pub(crate) struct ProjectRules {
     /// Rules of a tool that writes and has no `allowed_paths` of its own.
     write_scope: Option<ToolRules>,
     pub(crate) document: Document,
+    /// Error of a policy that does not load.
+    load_error: Option<Arc<PolicyError>>,
 }
 
 impl ProjectRules {
@@ -117,7 +121,14 @@ impl ProjectRules {
         match (unlisted, inspection.errors.is_empty()) {
             (Some(unlisted), true) => {
                 let document = document.clone();
-                Ok(ProjectRules { root: root.to_owned(), tools, unlisted, write_scope, document })
+                Ok(ProjectRules {
+                    root: root.to_owned(),
+                    tools,
+                    unlisted,
+                    write_scope,
+                    document,
+                    load_error: None,
+                })
             }
             _ => Err(PolicyError::new(inspection.errors)),
         }
@@ -188,6 +199,9 @@ impl ProjectRules {
     ) -> Result<Vec<RuleRef>, DenialReason> {
         if !self.concerns(situation, facts) {
             return Ok(Vec::new());
+        }
+        if let Some(denial) = self.load_denial() {
+            return Err(denial);
         }
         let rules = self.rules_of(home.definition);
         let project = home.with_rules(rules);

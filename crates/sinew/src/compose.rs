@@ -16,7 +16,7 @@ use governance::files::Isolation;
 use governance::files::LayerDefault;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use governance::suggested_change::{PolicyFile, shell_word};
-use governance::{Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
+use governance::{Policy, PolicyError, UnknownToolNames, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use registry::ToolRegistry;
@@ -95,7 +95,7 @@ fn build_snapshot(
         let registry = register_tools(context, settings, scrutiny, taking);
         (registry, join_thread(policy))
     });
-    let ((registry, problems), policy) = (registry?, policy?);
+    let ((registry, mut problems), policy) = (registry?, policy?);
     let (folder, home) = (context.home().config_dir().join("hosts"), context.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     check_policy(&policy, &registry, &hosts)?;
@@ -131,8 +131,16 @@ fn build_snapshot(
     }
     let workspaces = Workspaces::new(list);
     let policy = with_projects(context, policy, &workspaces)?;
+    // A hook knows no tools of manifests.
+    let names = match scrutiny {
+        TableCheckLevel::Full => UnknownToolNames::Refuse,
+        TableCheckLevel::Lazy => UnknownToolNames::Accept,
+    };
     let judged = registry.definitions().map(AsRef::as_ref);
-    policy.check_project_examples(judged).map_err(CommandError::configuration)?;
+    let policy = policy
+        .with_project_examples(judged, names, &policy_environment(context))
+        .map_err(CommandError::configuration)?;
+    problems.extend(project_problems(&policy));
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
@@ -156,6 +164,20 @@ fn with_projects(
         None => policy.with_projects(workspaces, &around),
     };
     loaded.map_err(CommandError::configuration)
+}
+
+/// Code of a project policy that does not load, so that every call into the project is denied.
+pub(crate) const PROJECT_DENIED: &str = "project_denied";
+
+/// Returns the errors of project policies that do not load.
+fn project_problems(policy: &Policy) -> impl Iterator<Item = ManifestProblem> {
+    let errors = policy.denied_projects().flat_map(|(_, error)| error.problems());
+    errors.map(|error| ManifestProblem {
+        file: error.file.clone(),
+        line: error.line,
+        code: PROJECT_DENIED.to_owned(),
+        message: error.message.clone(),
+    })
 }
 
 /// Joins a thread and propagates its panic.

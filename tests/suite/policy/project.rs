@@ -1,6 +1,7 @@
 //! Policy of a project (`.sinew/policy.yaml`): what a changed one permits, over reloads and restarts.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::json;
 use tests::{Daemon, Home};
@@ -97,4 +98,55 @@ fn commands_without_a_daemon_judge_by_accepted_projects() {
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
     let home = daemon.stop();
     call(&home, 0);
+}
+
+/// A repository can bring a broken policy. It closes its project, and nothing else.
+#[test]
+fn project_with_a_broken_policy_is_denied_alone() {
+    let home = home_with("tools:\n  write_file: {allowed_paths: [src/**]}\n");
+    let other = home.user_home().canonicalize().unwrap().join("other");
+    let third = home.user_home().canonicalize().unwrap().join("third");
+    for folder in [&other, &third] {
+        fs::create_dir(folder).unwrap();
+        fs::write(folder.join("a.txt"), "x").unwrap();
+        home.run(&["workspace", "add", folder.to_str().unwrap()]).must_exit(0);
+    }
+    let daemon = Daemon::start_in(home);
+    let read = |daemon: &Daemon, path: &Path| daemon.agent().execute("read_file", &json!({"path": path}));
+    let reads = |daemon: &Daemon, path: &Path| read(daemon, path)["success"] == true;
+    let inside = daemon.home().workspace().join("docs/k");
+    let list = json!({"path": daemon.home().workspace()});
+    let check_denied = |daemon: &Daemon, line: &str, message: &str| {
+        let refusal = read(daemon, &inside)["metadata"]["refusal"].clone();
+        let shown = format!("{} {} {}", refusal["reason"], refusal["hint"], refusal["rule"]);
+        assert!(shown.contains(".sinew/policy.yaml") && shown.contains(message), "{refusal:#}");
+        assert_eq!(refusal["rule"]["line"].to_string(), line, "{refusal:#}");
+        assert_eq!(daemon.agent().execute("list_directory", &list)["success"], false);
+        let program = json!({"command": ["cat", inside], "cwd": other});
+        assert_eq!(daemon.agent().execute("run_command", &program)["success"], false);
+        assert!(reads(daemon, &other.join("a.txt")), "the other workspace");
+        for command in ["status", "doctor", "check"] {
+            let run = daemon.home().run(&[command]);
+            assert!(run.stdout().contains(message), "{command}: {run}");
+        }
+    };
+    assert!(reads(&daemon, &inside) && reads(&daemon, &third.join("a.txt")));
+    write_policy(daemon.home(), "tools: {}\njunk: 1\n");
+    daemon.home().run(&["workspace", "remove", third.to_str().unwrap()]).must_exit(0);
+    assert!(!reads(&daemon, &third.join("a.txt")), "an unrelated tightening");
+    check_denied(&daemon, "2", "junk");
+    let daemon = Daemon::start_in(daemon.crash());
+    check_denied(&daemon, "2", "junk");
+    // A wrong example, and a file that others can write.
+    let example = "{arguments: {path: docs/k}, mode: NORMAL, expect: deny}";
+    write_policy(daemon.home(), &format!("tools:\n  read_file:\n    examples:\n      - {example}\n"));
+    daemon.home().run(&["reload"]).must_exit(0);
+    check_denied(&daemon, "4", "the example expects");
+    let hook = crate::hook::run_pre_tool_use(daemon.home(), "Read", &json!({"file_path": inside}));
+    assert_eq!(hook.decision(), "deny");
+    write_policy(daemon.home(), "tools: {}\n");
+    daemon.home().run(&["reload"]).must_exit(4);
+    assert!(!reads(&daemon, &inside), "what it permits again waits");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(reads(&daemon, &inside));
 }

@@ -21,6 +21,10 @@ impl ProjectRules {
         isolation: Option<Isolation>,
         folders: Vec<Workspace>,
     ) -> Vec<Workspace> {
+        if self.load_error.is_some() {
+            // A folder around it stays, and the forbidden root is hidden there.
+            return folders.into_iter().filter(|folder| !folder.root().starts_with(&self.root)).collect();
+        }
         let rules = &self.rules_of(tool).commands;
         let mut trace = RuleTrace::disabled();
         let mut notes = TraceRecorder::new(&mut trace);
