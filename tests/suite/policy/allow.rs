@@ -157,7 +157,10 @@ fn proposed_command_permits_no_further_arguments() {
         (&["python3", "-c"][..], &["print(1)", "-V"][..], 1),
         (&["node"], &["x.js"], 1),
         (&["bash"], &["-c"], 1),
-        (&["git", "status"], &["--short"], 3),
+        (&["git", "status"], &["--short"], 2),
+        (&["git", "push"], &["--force"], 1),
+        (&["awk", "1"], &["x"], 1),
+        (&["uv", "run"], &["x"], 1),
         (&["uname"], &["-a"], 2),
     ] {
         let id = refused(&home, &["run_command", &call(words)]);

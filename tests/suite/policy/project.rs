@@ -49,7 +49,7 @@ fn own_list_outside_the_write_scope_waits() {
 
 /// Returns true if a file outside of `src` can be written.
 fn writes_docs(daemon: &Daemon) -> bool {
-    let arguments = json!({"path": "docs/new", "content": "x", "overwrite": true});
+    let arguments = json!({"path": "docs/new", "content": "x"});
     daemon.agent().execute("write_file", &arguments)["success"] == true
 }
 
