@@ -71,7 +71,6 @@ pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};
 pub use prechecked::Prechecked;
 pub use problems::PolicyError;
-pub use project::UnknownToolNames;
 pub use replay::RecordedCall;
 pub use situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use verdict::{ApprovalRequired, Denial, Permit, Verdict};

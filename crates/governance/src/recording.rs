@@ -110,7 +110,7 @@ tools:
         assert_ne!(policy.hash(), recorded.hash());
     }
 
-    /// What a recording permits must be in the effects that the operator consents to.
+    /// The effects that the operator consents to are all that a recording permits.
     #[test]
     fn tool_without_a_command_list_starts_nothing() {
         let machine = machine("tools: {run: {forbidden_commands: [sudo]}}\n");

@@ -11,6 +11,7 @@ pub use crate::mode_rules::{ApprovalScope, ModeRules, PerMode};
 pub use crate::path_list::PathList;
 pub use crate::pattern::{PathPattern, PatternError};
 pub use crate::policy_queries::SecretRule;
+pub use crate::project::UnknownToolNames;
 pub use crate::safety_rules::{ApprovalRule, SafetyRules};
 pub use crate::suggested_change::quote_yaml;
 pub use crate::tool_rules::{Confinement, ModeList, ResultCacheRule, ToolRules};

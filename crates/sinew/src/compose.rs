@@ -1,6 +1,7 @@
 //! Composition root: builds the configuration snapshot, the ledger and the execution layer, for the daemon
 //! and for a call without one.
 
+mod projects;
 mod test_layer;
 mod web;
 
@@ -16,7 +17,7 @@ use governance::files::Isolation;
 use governance::files::LayerDefault;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use governance::suggested_change::{PolicyFile, shell_word};
-use governance::{Policy, PolicyError, UnknownToolNames, Workspace, WorkspaceAccess, Workspaces};
+use governance::{Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
 use registry::ToolRegistry;
@@ -27,7 +28,6 @@ use tool::result::SandboxTier;
 use toolbox::Internals;
 
 use crate::accepted_config::{self, AcceptedComparison, ConfigFiles};
-use crate::accepted_projects::AcceptedProjects;
 use crate::command_context::CommandContext;
 use crate::daemon;
 use crate::exit::CommandError;
@@ -38,6 +38,7 @@ use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::print_warning;
 
+pub(crate) use projects::PROJECT_DENIED;
 pub(crate) use test_layer::{TestAccess, test_layer};
 pub(crate) use web::shared_web;
 
@@ -130,54 +131,14 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let policy = with_projects(context, policy, &workspaces)?;
-    // A hook knows no tools of manifests.
-    let names = match scrutiny {
-        TableCheckLevel::Full => UnknownToolNames::Refuse,
-        TableCheckLevel::Lazy => UnknownToolNames::Accept,
-    };
-    let judged = registry.definitions().map(AsRef::as_ref);
-    let policy = policy
-        .with_project_examples(judged, names, &policy_environment(context))
-        .map_err(CommandError::configuration)?;
-    problems.extend(project_problems(&policy));
+    let policy = projects::with_projects(context, policy, &workspaces)?;
+    let policy = projects::with_examples(context, policy, &registry, scrutiny)?;
+    problems.extend(projects::problems(&policy));
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
     let (curated, hosts) = (Arc::new(curated), hosts.into());
     Ok(ConfigSnapshot { registry, policy, curated, workspaces, hosts, keys, problems })
-}
-
-/// Adds the policies of the projects: the accepted texts if the accepted configuration is loaded, else the files.
-fn with_projects(
-    context: &CommandContext,
-    policy: Policy,
-    workspaces: &Workspaces,
-) -> Result<Policy, CommandError> {
-    let around = policy_environment(context);
-    let accepted = context.home().config_copy().map(AcceptedProjects::read).transpose();
-    let accepted = accepted.map_err(|error| {
-        CommandError::configuration(format!("the accepted project policies cannot be read: {error}"))
-    })?;
-    let loaded = match accepted.flatten() {
-        Some(texts) => policy.with_project_texts(workspaces, &around, |root| texts.text_of(root)),
-        None => policy.with_projects(workspaces, &around),
-    };
-    loaded.map_err(CommandError::configuration)
-}
-
-/// Code of a project policy that does not load, so that every call into the project is denied.
-pub(crate) const PROJECT_DENIED: &str = "project_denied";
-
-/// Returns the errors of project policies that do not load.
-fn project_problems(policy: &Policy) -> impl Iterator<Item = ManifestProblem> {
-    let errors = policy.denied_projects().flat_map(|(_, error)| error.problems());
-    errors.map(|error| ManifestProblem {
-        file: error.file.clone(),
-        line: error.line,
-        code: PROJECT_DENIED.to_owned(),
-        message: error.message.clone(),
-    })
 }
 
 /// Joins a thread and propagates its panic.

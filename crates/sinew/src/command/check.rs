@@ -2,8 +2,9 @@
 
 use ::manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use execution::host::Host;
+use governance::rules::UnknownToolNames;
 use governance::suggested_change::shell_word;
-use governance::{Policy, UnknownToolNames, Workspace, WorkspaceAccess, Workspaces};
+use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use registry::ToolRegistry;
 use sandbox::Sandbox;
