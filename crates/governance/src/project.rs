@@ -174,6 +174,16 @@ impl ProjectRules {
             || facts.external_targets.commands.iter().any(|command| self.is_named_by(command, base))
     }
 
+    /// Returns true if a call that concerns the project can reach something in it. A call that only starts there, starts
+    /// no program and names paths elsewhere cannot.
+    fn is_entered(&self, home: &EffectivePolicy<'_>, facts: &DecisionInput<'_>) -> bool {
+        let starts_programs =
+            home.definition.requires_sandbox() || !facts.external_targets.commands.is_empty();
+        starts_programs
+            || facts.reached_paths.is_empty()
+            || facts.reached_paths.iter().any(|path| self.contains(path))
+    }
+
     /// Returns true if a word of the command, or the value of an option such as `--file=PATH`, is a path in the
     /// project. Symbolic links are not resolved; the sandbox limits what the program can change.
     fn is_named_by(&self, command: &RequestedCommand, base: Option<&Path>) -> bool {
@@ -201,7 +211,7 @@ impl ProjectRules {
             return Ok(Vec::new());
         }
         if let Some(denial) = self.load_denial() {
-            return Err(denial);
+            return if self.is_entered(home, facts) { Err(denial) } else { Ok(Vec::new()) };
         }
         let rules = self.rules_of(home.definition);
         let project = home.with_rules(rules);
