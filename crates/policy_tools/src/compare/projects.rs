@@ -25,7 +25,7 @@ pub fn compare_projects(
         let (before, after) = (ProjectState::at(old, root), ProjectState::at(new, root));
         match (&before, &after) {
             (before, Some(ProjectState { load_error: Some(error), .. }))
-                if !before.as_ref().is_some_and(|before| before.load_error.is_some()) =>
+                if before.as_ref().is_none_or(|before| before.load_error.is_none()) =>
             {
                 let what =
                     format!("{project}: every call into it is denied, because its policy does not load");
