@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tests::{Daemon, Home, sinew};
 
 /// Output and exit code of a hook.
-struct HookOutput {
+pub(crate) struct HookOutput {
     code: Option<i32>,
     object: Value,
     stdout: String,
@@ -21,7 +21,7 @@ struct HookOutput {
 
 impl HookOutput {
     /// Returns the decision of the hook: `none`, `allow`, `ask` or `deny`.
-    fn decision(&self) -> &str {
+    pub(crate) fn decision(&self) -> &str {
         assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
         let output = &self.object["hookSpecificOutput"];
         match output["permissionDecision"].as_str() {
@@ -36,7 +36,7 @@ impl HookOutput {
         }
     }
 
-    fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         self.object["hookSpecificOutput"]["permissionDecisionReason"].as_str().unwrap_or_default()
     }
 
@@ -86,7 +86,7 @@ fn event(home: &Home, tool: &str, input: &Value) -> Value {
         "tool_use_id": "toolu_1", "agent_id": "a-1"})
 }
 
-fn run_pre_tool_use(home: &Home, tool: &str, input: &Value) -> HookOutput {
+pub(crate) fn run_pre_tool_use(home: &Home, tool: &str, input: &Value) -> HookOutput {
     run(home, &["pre-tool-use"], event(home, tool, input).to_string().as_bytes())
 }
 

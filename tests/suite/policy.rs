@@ -2,6 +2,7 @@
 
 mod allow;
 mod between;
+mod project;
 mod reach;
 mod record;
 mod replay;

@@ -191,6 +191,51 @@ fn tightening_holds_while_a_loosening_waits() {
     assert!(!reads(&daemon) && writes());
 }
 
+/// A tool of a host must run sandboxed as soon as a rule says so, also while a loosening of the same files waits.
+#[test]
+fn sandbox_for_a_host_tool_does_not_wait_for_a_loosening() {
+    let daemon = Daemon::start_in(Home::initialised().without_automatic_modes());
+    let decision = |line: &str| {
+        let hook = crate::hook::run_pre_tool_use(daemon.home(), "Bash", &json!({"command": line}));
+        hook.decision().to_owned()
+    };
+    assert_ne!(decision("ls ."), "deny");
+    let tools = "tools:\n  bash: {network: off}\n  run_command: {allowed_commands: {add: [cargo]}}\n";
+    daemon.home().configure_layer("governance/tools.yaml", tools);
+    let shown = daemon.home().run(&["reload"]).must_exit(4).stdout();
+    assert!(shown.contains("bash: it runs sandboxed"), "{shown}");
+    for line in ["ls .", "git push"] {
+        assert_eq!(decision(line), "deny", "{line}");
+    }
+}
+
+/// A read-only workspace inside of a writable one restricts it, so removing it loosens.
+#[test]
+fn removed_nested_workspace_does_not_become_writable() {
+    let home = Home::initialised().without_automatic_modes();
+    let inner = home.workspace().join("vendor");
+    std::fs::create_dir(&inner).unwrap();
+    let name = inner.to_str().unwrap().to_owned();
+    home.run(&["workspace", "add", &name, "--read-only"]).must_exit(0);
+    let daemon = Daemon::start_in(home);
+    let write = json!({"path": "vendor/a", "content": "x"});
+    let writes = || daemon.agent().execute("write_file", &write)["success"] == true;
+    assert!(!writes());
+    let removed = daemon.home().run(&["workspace", "remove", &name]).must_exit(0);
+    assert!(removed.stdout().contains("callers may read and write there"), "{removed}");
+    assert!(removed.stderr().contains("sinew reload --accept"), "{removed}");
+    assert!(!writes(), "what loosens waits");
+    let shown = daemon.home().run(&["reload"]).must_exit(4).stdout();
+    assert!(shown.contains("loosens") && shown.contains("callers may read and write in"), "{shown}");
+    daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    assert!(writes());
+    daemon.home().run(&["workspace", "add", &name]).must_exit(0);
+    daemon.home().run(&["reload"]).must_exit(0);
+    let removed = daemon.home().run(&["workspace", "remove", &name]).must_exit(0);
+    assert!(removed.stdout().contains("callers may read and write there"), "{removed}");
+    assert!(!removed.stderr().contains("--accept"), "the access is the same: {removed}");
+}
+
 /// `workspace remove` holds when the command has ended: with a change that waits, and for a project with a policy.
 /// If the daemon cannot read the files, the command says so.
 #[test]

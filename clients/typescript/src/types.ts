@@ -492,7 +492,7 @@ export interface StatusResult {
   proposal?: Record<string, unknown> | null;
   /** last reload of the configuration, as in `control/reload` */
   reload?: Record<string, unknown> | null;
-  /** manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message` */
+  /** manifests, tools and project policies (`project_denied`) that could not be loaded, each with `file`, `line`, `code` and `message` */
   manifest_problems?: unknown[] | null;
   /** seconds since the start */
   uptime_seconds: number;
@@ -815,7 +815,7 @@ export interface ControlStatusResult {
   proposal?: Record<string, unknown> | null;
   /** last reload of the configuration, as in `control/reload` */
   reload?: Record<string, unknown> | null;
-  /** manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message` */
+  /** manifests, tools and project policies (`project_denied`) that could not be loaded, each with `file`, `line`, `code` and `message` */
   manifest_problems?: unknown[] | null;
   /** seconds since the start */
   uptime_seconds: number;

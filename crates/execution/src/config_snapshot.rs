@@ -25,18 +25,18 @@ pub struct ConfigSnapshot {
     pub hosts: Arc<[Host]>,
     /// Keys that tools may send, by name, each with a description of its recipient and its sources.
     pub keys: BTreeMap<String, String>,
-    /// Manifests and tools that could not be loaded. The rest of the configuration is in effect without them.
+    /// Manifests, tools and project policies that could not be loaded. The rest of the configuration is in effect.
     pub problems: Vec<ManifestProblem>,
 }
 
-/// Manifest or tool of a manifest that could not be loaded.
+/// Manifest, tool of a manifest or project policy that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ManifestProblem {
-    /// Manifest file.
+    /// Its file.
     pub file: String,
     /// Line in the file; 0 if the problem has none.
     pub line: u64,
-    /// Diagnostic code, or `tool_skipped`.
+    /// Diagnostic code, `tool_skipped`, or `project_denied` for the policy of a project that is denied as a whole.
     pub code: String,
     /// Description of the problem.
     pub message: String,

@@ -206,11 +206,7 @@ impl JudgedTool {
     }
 
     fn shape_for(&self, policy: &Policy) -> &ToolShape {
-        let name = self.definition().name().as_str();
-        let lists_commands = policy.files().tools.tools.iter().any(|(key, entry)| {
-            let lists = entry.allowed_commands.is_some() || entry.forbidden_commands.is_some();
-            lists && key.eq_ignore_ascii_case(name)
-        });
+        let lists_commands = policy.lists_commands(self.definition().name());
         self.command_shape.as_ref().filter(|_| lists_commands).unwrap_or(&self.shape)
     }
 }

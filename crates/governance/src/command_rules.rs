@@ -216,9 +216,11 @@ impl CommandRules {
         CommandRules { allowed: None, forbidden: Vec::new(), file_names: NameComparison::CaseSensitive }
     }
 
-    /// Returns the rules with a list that allows every command. What is forbidden stays.
+    /// Returns the rules with a list that allows every command in place of their list. What is forbidden stays, and
+    /// without a list the tool still starts nothing.
     pub(crate) fn without_allowlist(&self) -> Self {
-        CommandRules { forbidden: self.forbidden.clone(), file_names: self.file_names, ..Self::allow_all() }
+        let allowed = self.allowed.as_ref().and(Self::allow_all().allowed);
+        CommandRules { allowed, forbidden: self.forbidden.clone(), file_names: self.file_names }
     }
 
     /// Rules of a tool whose entry is in shadow mode: they allow every command.

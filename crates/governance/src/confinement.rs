@@ -23,8 +23,13 @@ pub const SYSTEM_FOLDERS: &[&str] = &[
 
 impl Policy {
     /// Returns the rule by which this tool must run sandboxed: `requires_sandbox`, `min_isolation`, or a
-    /// limit that only the sandbox can enforce, unless the entry sets `requires_sandbox: false`.
+    /// limit that only the sandbox can enforce, unless the entry sets `requires_sandbox: false`. While a change
+    /// waits, the rule of either policy applies.
     pub fn sandbox_rule(&self, definition: &ToolDefinition) -> Option<RuleRef> {
+        self.conjuncts().find_map(|policy| policy.own_sandbox_rule(definition))
+    }
+
+    fn own_sandbox_rule(&self, definition: &ToolDefinition) -> Option<RuleRef> {
         let rules = self.tools.get(definition.name());
         if let Some(rule) = rules.and_then(|rules| rules.sandbox_rule.clone()) {
             return Some(rule);
@@ -74,5 +79,14 @@ mod tests {
         check("read_file", "min_isolation: reduced", Some("3 read_file.min_isolation"));
         check("confined", "", Some("0 confined.requires_sandbox"));
         check("confined", "network: full", Some("0 confined.requires_sandbox"));
+    }
+
+    #[test]
+    fn waiting_policy_requires_a_sandbox_too() {
+        let load = |entry: &str| machine(&format!("tools: {{read_file: {{{entry}}}}}\n")).policy();
+        let rule = |policy: &crate::Policy| policy.sandbox_rule(&definition("read_file"));
+        assert!(rule(&load("").tightened_by(load("network: off"))).is_some());
+        assert!(rule(&load("network: off").tightened_by(load(""))).is_some());
+        assert!(rule(&load("").tightened_by(load(""))).is_none());
     }
 }

@@ -4,7 +4,6 @@
 //! The judge evaluates both (`EffectivePolicy::stricter`). This module combines what is not a verdict: the limits
 //! of a permitted call, workspaces, rates and mode transitions.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use tool::{RuleRef, canonical};
@@ -13,7 +12,7 @@ use crate::effective_policy::EffectivePolicy;
 use crate::files::{HardLinks, Isolation, NetworkAccess, SessionsEntry};
 use crate::policy::Policy;
 use crate::rates::RateRules;
-use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
+use crate::situation::{Workspace, WorkspaceAccess, Workspaces, access_at};
 use crate::tool_rules::Confinement;
 use crate::transitions::Transitions;
 use crate::verdict::PermitLimits;
@@ -149,14 +148,10 @@ impl Transitions {
 /// Returns the folders that both lists contain, each with the lower access. The deepest folder around a path
 /// decides the access to it, so access changes only at the listed folders.
 fn common_folders(own: &[Workspace], other: &[Workspace]) -> Vec<Workspace> {
-    let access = |list: &[Workspace], path: &Path| {
-        let around = list.iter().filter(|folder| path.starts_with(folder.root()));
-        around.max_by_key(|folder| folder.root().components().count()).map(Workspace::access)
-    };
     let mut common: Vec<Workspace> = Vec::new();
     for folder in own.iter().chain(other) {
         let root = folder.root();
-        let (Some(one), Some(two)) = (access(own, root), access(other, root)) else { continue };
+        let (Some(one), Some(two)) = (access_at(own, root), access_at(other, root)) else { continue };
         if !common.iter().any(|known| known.root() == root) {
             let may_write = [one, two] == [WorkspaceAccess::ReadWrite; 2];
             let lower = if may_write { WorkspaceAccess::ReadWrite } else { WorkspaceAccess::ReadOnly };

@@ -16,8 +16,10 @@ use crate::denial_reason::DenialReason;
 use crate::external_targets::ExternalTargets;
 use crate::glob::PathGlobs;
 use crate::host_rules::OutboundRules;
+use crate::path_list::PathList;
 use crate::policy::Policy;
 use crate::prechecked::HardLinkSearchScope;
+use crate::project::ProjectRules;
 use crate::rule_trace::TraceRecorder;
 use crate::situation::Situation;
 use crate::tool_rules::{CategoryRules, OutboundRoute, ToolRules};
@@ -62,8 +64,17 @@ impl<'a> EffectivePolicy<'a> {
     /// Returns the policy of the tool with the rules of the project at `root`, if it has any. They apply to calls
     /// that concern the project, in addition to those of the home.
     pub fn in_project(&self, root: &Path) -> Option<EffectivePolicy<'a>> {
-        let project = self.policy.projects.iter().find(|project| project.root() == root)?;
-        Some(project.effective_policy(self))
+        Some(self.project_at(root)?.effective_policy(self))
+    }
+
+    /// Returns the paths that the tool may write to in the project at `root`: its own list there, else the write
+    /// scope of the project. `None` means the whole project.
+    pub fn project_write_paths(&self, root: &Path) -> Option<&'a PathList> {
+        self.project_at(root)?.write_paths(self.definition)
+    }
+
+    fn project_at(&self, root: &Path) -> Option<&'a ProjectRules> {
+        self.policy.projects.iter().find(|project| project.root() == root)
     }
 
     /// Returns true if its calls are outbound, by its declared arguments or its category.

@@ -115,19 +115,19 @@ impl NetworkTarget {
             return unusable(USERINFO);
         }
         match url.host().map(|host| normalize_host(host.to_owned())) {
-            Some(host) if has_empty_label(&host) => {
-                unusable((MALFORMED, "a part of the host name is empty, as in `a..b`"))
-            }
-            Some(host) => NetworkTarget::Host(host),
+            Some(host) => match name_flaw(&host) {
+                Some(flaw) => unusable((MALFORMED, flaw)),
+                None => NetworkTarget::Host(host),
+            },
             None => unusable((MALFORMED, "the URL has no host")),
         }
     }
 
     /// Parses a host without a URL, as the ledger records it.
     pub(crate) fn from_host(text: &str) -> Self {
-        match Host::parse(text) {
-            Ok(host) => NetworkTarget::Host(normalize_host(host)),
-            Err(_) => {
+        match Host::parse(text).map(normalize_host) {
+            Ok(host) if name_flaw(&host).is_none() => NetworkTarget::Host(host),
+            _ => {
                 NetworkTarget::Unusable { text: text.to_owned(), detail: MALFORMED, hint: "it is not a host" }
             }
         }
@@ -168,10 +168,15 @@ fn normalize_host(host: Host<String>) -> Host<String> {
     }
 }
 
-/// Returns true for a name such as `.` or `127.0.0.1..`. No such host exists, and resolvers differ in how they
-/// read one: some drop the empty part, and what is left may be an address.
-fn has_empty_label(host: &Host<String>) -> bool {
-    matches!(host, Host::Domain(name) if name.split('.').any(str::is_empty))
+/// Returns the flaw of a name that no host has. Resolvers differ in how they read one with an empty part, such as
+/// `127.0.0.1..`: some drop the part, and what is left may be an address. In a policy file `*.com` would be a pattern.
+fn name_flaw(host: &Host<String>) -> Option<&'static str> {
+    let Host::Domain(name) = host else { return None };
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.split('.').any(str::is_empty) {
+        return Some("a part of the host name is empty, as in `a..b`");
+    }
+    (!name.chars().all(is_usual)).then_some("a host name has letters, digits, `-`, `_` and dots only")
 }
 
 /// Returns the IPv4 address in `::ffff:a.b.c.d` or in the well-known NAT64 prefix, `64:ff9b::a.b.c.d`.

@@ -18,7 +18,7 @@ use crate::path_list::PathList;
 use crate::pattern::PathPattern;
 use crate::reached_path::{ReachedObject, ReachedPath};
 use crate::rule_trace::TraceRecorder;
-use crate::situation::{Situation, Workspace, WorkspaceAccess, Workspaces};
+use crate::situation::{Situation, WorkspaceAccess, Workspaces, deeper_workspace};
 use crate::suggested_change;
 use crate::tool_rules::MEBIBYTE;
 use crate::tools_file::HardLinks;
@@ -267,9 +267,9 @@ fn admit_workspace<'s>(
                 Ok((rule, root))
             }
             (PathAccess::Write | PathAccess::Remove, WorkspaceAccess::ReadOnly) => {
-                let hint = format!(
-                    "the workspace {root} is read-only; the operator can run `sinew workspace add {root}`"
-                );
+                let command =
+                    suggested_change::workspace_command(workspace.root(), WorkspaceAccess::ReadWrite);
+                let hint = format!("the workspace {root} is read-only; the operator can run `{command}`");
                 Err(not_allowed(request, "read_only_workspace", &rule, hint))
             }
         };
@@ -284,16 +284,6 @@ fn admit_workspace<'s>(
         ),
     };
     Err(not_allowed(request, "outside_workspaces", &rule, hint))
-}
-
-/// Returns the deeper workspace, because a nested workspace overrides the one around it. Of two at the same
-/// root the read-only one wins.
-fn deeper_workspace<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
-    let depth = |workspace: &Workspace| {
-        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
-        (workspace.root().components().count(), narrow)
-    };
-    if depth(one) > depth(other) { one } else { other }
 }
 
 /// Refuses the removal of a workspace root or of a folder that contains one.

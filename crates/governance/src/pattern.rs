@@ -103,7 +103,12 @@ impl PathPattern {
             ListPurpose::Allow => narrow.ends_with(&format!("/{name}")),
             ListPurpose::Forbid => format!("{narrow}/").contains(&format!("/{name}/")),
         };
-        self.matches_everything()
+        // In a list of allowed paths `/` is the root folder alone, and `/**/*` is everything but the root folder.
+        let is_everything = match purpose {
+            ListPurpose::Forbid => self.matches_everything(),
+            ListPurpose::Allow => wide == "/**" || (wide == "/**/*" && !matches!(narrow, "/" | "/**" | "/*")),
+        };
+        is_everything
             || wide == narrow
             || wide.strip_suffix("/**").is_some_and(|folder| !has_wildcard(folder) && below(folder))
             || (purpose == ListPurpose::Forbid && below(wide))

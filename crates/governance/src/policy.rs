@@ -20,7 +20,6 @@ use crate::problems::{FileInspection, PolicyError};
 use crate::project::ProjectRules;
 use crate::safety_file::SafetyFile;
 use crate::safety_rules::{self, SafetyRules};
-use crate::situation::Workspaces;
 use crate::suggested_change::PolicyFile;
 use crate::tool_rules::{self, CategoryRules, ToolRules};
 use crate::tools_file::{Isolation, ToolsFile};
@@ -155,25 +154,6 @@ impl Policy {
         self.with_isolation(other.isolation)
     }
 
-    /// Returns these rules with the policies of the projects at the roots of these workspaces.
-    pub fn with_projects(
-        self,
-        workspaces: &Workspaces,
-        environment: &PolicyEnvironment,
-    ) -> Result<Policy, PolicyError> {
-        let (mut projects, mut errors) = (Vec::new(), Vec::new());
-        for workspace in workspaces.iter() {
-            match ProjectRules::read(workspace.root(), environment) {
-                Ok(project) => projects.extend(project),
-                Err(error) => errors.extend_from_slice(error.problems()),
-            }
-        }
-        match errors.is_empty() {
-            true => Ok(self.with_project_rules(projects.into())),
-            false => Err(PolicyError::new(errors)),
-        }
-    }
-
     pub(crate) fn with_project_rules(self, projects: Arc<[ProjectRules]>) -> Policy {
         if projects.is_empty() {
             return self;
@@ -182,11 +162,6 @@ impl Policy {
         let hash =
             canonical::sha256_hex([&*self.hash].into_iter().chain(texts).collect::<String>().as_bytes());
         Policy { projects, hash: hash.into(), ..self }
-    }
-
-    /// Returns the roots of the projects with a policy, each with its text.
-    pub fn project_policies(&self) -> impl Iterator<Item = (&Path, &str)> {
-        self.projects.iter().map(|project| (project.root(), project.document.text()))
     }
 
     /// Returns the text of a user's policy file, if there is one.

@@ -62,6 +62,15 @@ impl Policy {
         self.conjuncts().all(|policy| EffectivePolicy::new(policy, definition).may_run_in(mode))
     }
 
+    /// Returns true if `tools.yaml` lists commands that the tool may or may not start.
+    pub fn lists_commands(&self, tool: &ToolName) -> bool {
+        let mut entries = self.conjuncts().flat_map(|policy| policy.files().tools.tools.iter());
+        entries.any(|(key, entry)| {
+            let lists = entry.allowed_commands.is_some() || entry.forbidden_commands.is_some();
+            lists && key.eq_ignore_ascii_case(tool.as_str())
+        })
+    }
+
     /// Returns the largest content that a call of this tool may write, with its rule; `None` if the tool takes
     /// no content or has no limit.
     pub fn max_content_bytes(&self, definition: &ToolDefinition) -> Option<(u64, &RuleRef)> {

@@ -7,6 +7,7 @@
 //! `write_file.allowed_paths` is the write scope of the project: it binds every tool that has no list of its
 //! own there, and the sandbox lets programs write nowhere else in the project.
 
+mod loading;
 mod mounts;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use crate::denial_reason::DenialReason;
 use crate::effective_policy::EffectivePolicy;
 use crate::glob::PathGlobs;
 use crate::judge::DecisionInput;
+use crate::path_list::PathList;
 use crate::path_rules;
 use crate::pattern::PathPattern;
 use crate::policy_environment::PolicyEnvironment;
@@ -37,6 +39,8 @@ use crate::rule_trace::TraceRecorder;
 use crate::situation::Situation;
 use crate::tool_rules::{self, ToolRules};
 use crate::tools_file::{ToolEntry, ToolsFile};
+
+pub use loading::UnknownToolNames;
 
 /// Path of the file below the root of a project.
 pub const PROJECT_POLICY: &str = ".sinew/policy.yaml";
@@ -60,7 +64,7 @@ const PATH_LISTS: [&str; 2] = ["allowed_paths", "forbidden_paths"];
 const WRITE_SCOPE_TOOL: &str = "write_file";
 
 /// Compiled policy of one project.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ProjectRules {
     root: PathBuf,
     tools: BTreeMap<ToolName, ToolRules>,
@@ -69,16 +73,11 @@ pub(crate) struct ProjectRules {
     /// Rules of a tool that writes and has no `allowed_paths` of its own.
     write_scope: Option<ToolRules>,
     pub(crate) document: Document,
+    /// Error of a policy that does not load.
+    load_error: Option<Arc<PolicyError>>,
 }
 
 impl ProjectRules {
-    /// Reads the policy of the project at `root`, if it has one.
-    pub(crate) fn read(root: &Path, around: &PolicyEnvironment) -> Result<Option<Self>, PolicyError> {
-        let alone = |error| PolicyError::new(vec![error]);
-        let found = Document::read_trusted_if_present(&root.join(PROJECT_POLICY)).map_err(alone)?;
-        found.map(|document| Self::compile(root, &document, around)).transpose()
-    }
-
     /// Compiles a project policy.
     pub(crate) fn compile(
         root: &Path,
@@ -122,7 +121,14 @@ impl ProjectRules {
         match (unlisted, inspection.errors.is_empty()) {
             (Some(unlisted), true) => {
                 let document = document.clone();
-                Ok(ProjectRules { root: root.to_owned(), tools, unlisted, write_scope, document })
+                Ok(ProjectRules {
+                    root: root.to_owned(),
+                    tools,
+                    unlisted,
+                    write_scope,
+                    document,
+                    load_error: None,
+                })
             }
             _ => Err(PolicyError::new(inspection.errors)),
         }
@@ -147,6 +153,13 @@ impl ProjectRules {
         home.with_rules(self.rules_of(home.definition))
     }
 
+    /// Returns the paths that a tool may write to in the project: its own list, else the write scope. `None` means
+    /// the whole project.
+    pub(crate) fn write_paths(&self, tool: &ToolDefinition) -> Option<&PathList> {
+        let own = self.rules_of(tool).allowed_paths.as_ref();
+        own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()))
+    }
+
     /// Returns the rules of the project, by tool.
     pub(crate) fn tools(&self) -> impl Iterator<Item = (&ToolName, &ToolRules)> {
         self.tools.iter()
@@ -159,6 +172,16 @@ impl ProjectRules {
         base.is_some_and(|base| base.starts_with(&self.root))
             || facts.reached_paths.iter().any(|path| self.contains(path))
             || facts.external_targets.commands.iter().any(|command| self.is_named_by(command, base))
+    }
+
+    /// Returns true if a call that concerns the project can reach something in it. A call that only starts there, starts
+    /// no program and names paths elsewhere cannot.
+    fn is_entered(&self, home: &EffectivePolicy<'_>, facts: &DecisionInput<'_>) -> bool {
+        let starts_programs =
+            home.definition.requires_sandbox() || !facts.external_targets.commands.is_empty();
+        starts_programs
+            || facts.reached_paths.is_empty()
+            || facts.reached_paths.iter().any(|path| self.contains(path))
     }
 
     /// Returns true if a word of the command, or the value of an option such as `--file=PATH`, is a path in the
@@ -186,6 +209,9 @@ impl ProjectRules {
     ) -> Result<Vec<RuleRef>, DenialReason> {
         if !self.concerns(situation, facts) {
             return Ok(Vec::new());
+        }
+        if let Some(denial) = self.load_denial() {
+            return if self.is_entered(home, facts) { Err(denial) } else { Ok(Vec::new()) };
         }
         let rules = self.rules_of(home.definition);
         let project = home.with_rules(rules);

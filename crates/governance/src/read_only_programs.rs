@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-/// Read-only programs: whatever words follow, they start no program, write no file, change no setting of the
-/// machine and load no code. Not on the list, although they mostly read: `awk`, `sed`, `find`, `xargs`, `env`
-/// (run their arguments), `git` (`-c`, `--upload-pack`, `--output`, a pager), `sort` and `tree` (`-o`),
-/// `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file` (`-C` writes), `rg`
-/// (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee` and `dd` (write). A denylist
-/// was tried first: there was always one more wrapper program.
+/// Read-only programs: with any arguments, they start no program, write no file, change no setting of the
+/// machine and load no code. The following programs mostly read and are not on the list: `awk`, `sed`,
+/// `find`, `xargs`, `env` (run their arguments), `git` (`-c`, `--upload-pack`, `--output`, a pager), `sort`
+/// and `tree` (`-o`), `uniq` and `xxd` (write to a second file argument), `diff` (`-l` starts `pr`), `file`
+/// (`-C` writes), `rg` (`--pre` runs), `less` (a shell), `date` and `hostname` (set it), `tar`, `tee` and
+/// `dd` (write). A denylist was tried first, but it was never complete.
 pub const READ_ONLY_PROGRAMS: [&str; 24] = [
     "basename",
     "cat",

@@ -109,4 +109,20 @@ tools:
         check("run", json!({"line": "cat; id"}), normal, ["command_not_allowed needs_a_shell"; 2]);
         assert_ne!(policy.hash(), recorded.hash());
     }
+
+    /// The effects that the operator consents to are all that a recording permits.
+    #[test]
+    fn tool_without_a_command_list_starts_nothing() {
+        let machine = machine("tools: {run: {forbidden_commands: [sudo]}}\n");
+        let recorded = machine.policy().for_recording();
+        assert!(recorded.recording_effects(&machine.path("ws")).is_empty());
+        let situation =
+            Situation { mode: Mode::Normal, workspaces: &machine.workspaces, counts: Default::default() };
+        let call = valid_call("run", json!({"argv": ["cat"]}));
+        let refusal = match precheck(&recorded, &situation, call) {
+            Err(denial) => denial.refusal().code,
+            Ok(_) => panic!("it may start `cat`"),
+        };
+        assert_eq!(refusal, tool::RefusalCode::CommandNotAllowed);
+    }
 }

@@ -127,8 +127,29 @@ impl Workspaces {
         self.base.clone()
     }
 
+    /// Returns the access to a path: that of the deepest workspace around it.
+    pub fn access_at(&self, path: &Path) -> Option<WorkspaceAccess> {
+        access_at(&self.list, path)
+    }
+
     /// Iterates over the workspaces.
     pub fn iter(&self) -> impl Iterator<Item = &Workspace> {
         self.list.iter()
     }
+}
+
+/// Returns the access to a path: that of the deepest folder around it.
+pub(crate) fn access_at(list: &[Workspace], path: &Path) -> Option<WorkspaceAccess> {
+    let around = list.iter().filter(|folder| path.starts_with(folder.root()));
+    around.reduce(deeper_workspace).map(Workspace::access)
+}
+
+/// Returns the deeper workspace, because a nested workspace overrides the one around it. Of two at the same
+/// root the read-only one wins.
+pub(crate) fn deeper_workspace<'s>(one: &'s Workspace, other: &'s Workspace) -> &'s Workspace {
+    let depth = |workspace: &Workspace| {
+        let narrow = workspace.access() == WorkspaceAccess::ReadOnly;
+        (workspace.root().components().count(), narrow)
+    };
+    if depth(one) > depth(other) { one } else { other }
 }

@@ -10,6 +10,7 @@ use crate::built_in_denials::BUILT_IN_FILE_NAME;
 use crate::common_paths::COMMON;
 use crate::denial_reason::DenialReason;
 use crate::pattern::PathPattern;
+use crate::situation::WorkspaceAccess;
 
 /// Suggested change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -208,16 +209,29 @@ fn is_home_or_above(folder: &Path) -> bool {
     folder.parent().is_none() || is_home_of_root() || below("/home") || below("/Users")
 }
 
-/// Returns the shell command that adds a workspace, read-only for a tool that changes nothing there.
 fn add_workspace_command(definition: &ToolDefinition, folder: &Path) -> String {
-    let folder = folder.to_string_lossy();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
-    let word = match folder.chars().all(is_plain) {
-        true => folder.into_owned(),
-        false => format!("'{}'", folder.replace('\'', "'\\''")),
-    };
     let changes = definition.path_arguments().iter().any(|argument| argument.access.is_modifying());
-    format!("sinew workspace add {word}{}", if changes { "" } else { " --read-only" })
+    workspace_command(folder, if changes { WorkspaceAccess::ReadWrite } else { WorkspaceAccess::ReadOnly })
+}
+
+/// Returns the shell command that adds a workspace. A name with other characters than those of ordinary paths is
+/// quoted: it may come from a repository.
+pub fn workspace_command(folder: &Path, access: WorkspaceAccess) -> String {
+    let option = match access {
+        WorkspaceAccess::ReadOnly => " --read-only",
+        WorkspaceAccess::ReadWrite => "",
+    };
+    format!("sinew workspace add {}{option}", shell_word(&folder.to_string_lossy()))
+}
+
+/// Quotes a text so that a shell reads it as one word.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,@%:=".contains(c);
+    // A word that starts with `-` would be read as an option.
+    match !text.is_empty() && !text.starts_with('-') && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
 }
 
 /// Suggests adding an item to a list, or adding the list if it does not exist.

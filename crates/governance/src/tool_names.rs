@@ -17,6 +17,7 @@ use crate::glob::ListedPattern;
 use crate::mode_rules::{self, ApprovalScope};
 use crate::policy::Policy;
 use crate::problems::{FileInspection, PolicyError};
+use crate::project::{ProjectRules, UnknownToolNames};
 use crate::situation::{Workspace, WorkspaceAccess, Workspaces};
 use crate::tool_rules::ResultCacheRule;
 use crate::tools_file::ResultCacheScope;
@@ -51,33 +52,31 @@ impl Policy {
         if errors.is_empty() { Ok(warnings) } else { Err(PolicyError::new(errors)) }
     }
 
-    /// Runs the examples of the project policies. Relative paths in them start at the project.
-    pub fn check_project_examples<'a>(
+    /// Runs the examples of a project policy. Relative paths in them start at the project.
+    pub(crate) fn check_project_examples(
         &self,
-        definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+        project: &ProjectRules,
+        definitions: &[&ToolDefinition],
+        names: UnknownToolNames,
     ) -> Result<(), PolicyError> {
-        let definitions: Vec<&ToolDefinition> = definitions.into_iter().collect();
-        let mut errors = Vec::new();
-        for project in self.projects.iter() {
-            let mut inspection = FileInspection::new(&project.document);
-            let root = project.root().to_string_lossy();
-            let here = Workspaces::new(vec![Workspace::hypothetical(&root, WorkspaceAccess::ReadWrite)]);
-            for (name, rules) in project.tools() {
-                match definitions.iter().find(|tool| tool.name() == name) {
-                    Some(definition) => {
-                        self.run_example_list(definition, &rules.examples, &here, &mut inspection);
-                    }
-                    None => {
-                        let near = nearest_word(name.as_str(), tool_names(&definitions));
-                        let fix = near.map(|near| format!("did you mean `{near}`?"));
-                        let at = Located { value: (), line: 1, column: 1 };
-                        inspection.error(&at, &format!("no tool is called `{name}`"), fix);
-                    }
+        let mut inspection = FileInspection::new(&project.document);
+        let root = project.root().to_string_lossy();
+        let here = Workspaces::new(vec![Workspace::hypothetical(&root, WorkspaceAccess::ReadWrite)]);
+        for (name, rules) in project.tools() {
+            match definitions.iter().find(|tool| tool.name() == name) {
+                Some(definition) => {
+                    self.run_example_list(definition, &rules.examples, &here, &mut inspection);
                 }
+                None if names == UnknownToolNames::Refuse => {
+                    let near = nearest_word(name.as_str(), tool_names(definitions));
+                    let fix = near.map(|near| format!("did you mean `{near}`?"));
+                    let at = Located { value: (), line: 1, column: 1 };
+                    inspection.error(&at, &format!("no tool is called `{name}`"), fix);
+                }
+                None => {}
             }
-            errors.extend(inspection.errors);
         }
-        if errors.is_empty() { Ok(()) } else { Err(PolicyError::new(errors)) }
+        if inspection.errors.is_empty() { Ok(()) } else { Err(PolicyError::new(inspection.errors)) }
     }
 
     /// Runs the examples beside a tool's rules. A wrong verdict keeps the policy from loading.

@@ -101,7 +101,6 @@ fn learn(
     }
     let text = with_entries(context.policy, &entries)?;
     let policy = context.policy.with_user_text(PolicyFile::Tools, &text, context.environment).ok()?;
-    let policy = policy.with_projects(context.workspaces, context.environment).ok()?;
     let is_refused =
         |policy: &Policy, one: &RecordedUse<'_>| is_denied(context, policy, one.definition, &one.facts);
     // A call that was refused during the recording met a rule that stays.

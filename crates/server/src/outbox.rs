@@ -240,7 +240,9 @@ mod tests {
         let (server, mut client) = tokio::io::duplex(64 * 1024);
         let charged = Arc::<AtomicUsize>::default();
         let total = Arc::clone(&charged);
-        let charge = LineCharge(Arc::new(move |bytes| drop(total.fetch_add(bytes, Ordering::Relaxed))));
+        let charge = LineCharge(Arc::new(move |bytes| {
+            total.fetch_add(bytes, Ordering::Relaxed);
+        }));
         let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, charge);
         outbox.send(vec![b'x'; 1000]).await;
         Notifier::new(outbox).notify("tick", &"y".repeat(2000)).await;

@@ -18,6 +18,8 @@ use ledger::Ledger;
 use serde_json::Value;
 use server::SinewHome;
 
+use crate::accepted_projects::{AcceptedProjects, PROJECTS_FILE};
+
 /// Limits of a configuration: a few short files and up to ten thousand manifests of about 25 KiB. A single
 /// file may be a program beside its manifest. A larger folder is not copied.
 const MAX_CONFIG_BYTES: usize = 256 << 20;
@@ -73,7 +75,7 @@ impl ConfigFiles {
         found.scan_dir(&copy.join("config"), Path::new("config"), 0)?;
         found.scan_dir(&copy.join("tools"), Path::new("tools"), 0)?;
         found.scan_dir(&copy.join(UPSTREAM_DIR), Path::new(UPSTREAM_DIR), 0)?;
-        for name in [ORIGINS_FILE, LAYERS_FILE] {
+        for name in [ORIGINS_FILE, LAYERS_FILE, PROJECTS_FILE] {
             let path = copy.join(name);
             if let Ok(facts) = fs::metadata(&path) {
                 let (name, length) = (PathBuf::from(name), facts.len());
@@ -83,8 +85,9 @@ impl ConfigFiles {
         check_file_count(found.read_all(&AtomicUsize::new(MAX_COPY_BYTES))?)
     }
 
-    /// Adds the origin digest of each tool: these files do not show that a tool's program was replaced.
-    pub(crate) fn with_origins(mut self, snapshot: &ConfigSnapshot) -> ConfigFiles {
+    /// Adds what these files do not show: the origin digest of each tool, because its program may be replaced, and
+    /// the project policies, which are in the workspaces.
+    pub(crate) fn with_surroundings(mut self, snapshot: &ConfigSnapshot) -> ConfigFiles {
         let origins = snapshot
             .registry
             .all_versions()
@@ -93,6 +96,8 @@ impl ConfigFiles {
         let origins = Value::Object(origins.collect()).to_string();
         self.0.insert(PathBuf::from(ORIGINS_FILE), origins.into_bytes());
         self.0.insert(PathBuf::from(LAYERS_FILE), b"1\n".to_vec());
+        let projects = AcceptedProjects::of_policy(&snapshot.policy);
+        self.0.insert(PathBuf::from(PROJECTS_FILE), projects.to_bytes());
         self
     }
 

@@ -1,6 +1,7 @@
 //! Composition root: builds the configuration snapshot, the ledger and the execution layer, for the daemon
 //! and for a call without one.
 
+mod projects;
 mod test_layer;
 mod web;
 
@@ -15,7 +16,7 @@ use file_access::{UndoLimits, UndoStore};
 use governance::files::Isolation;
 use governance::files::LayerDefault;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
-use governance::suggested_change::PolicyFile;
+use governance::suggested_change::{PolicyFile, shell_word};
 use governance::{Policy, PolicyError, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use ledger::{Ledger, LedgerOptions, LedgerRecovery};
@@ -37,6 +38,7 @@ use crate::message_limit;
 use crate::reserved_folders;
 use crate::terminal::print_warning;
 
+pub(crate) use projects::PROJECT_DENIED;
 pub(crate) use test_layer::{TestAccess, test_layer};
 pub(crate) use web::shared_web;
 
@@ -94,7 +96,7 @@ fn build_snapshot(
         let registry = register_tools(context, settings, scrutiny, taking);
         (registry, join_thread(policy))
     });
-    let ((registry, problems), policy) = (registry?, policy?);
+    let ((registry, mut problems), policy) = (registry?, policy?);
     let (folder, home) = (context.home().config_dir().join("hosts"), context.home().user_home());
     let hosts = host_table::load_with(&folder, home, scrutiny)?;
     check_policy(&policy, &registry, &hosts)?;
@@ -118,7 +120,7 @@ fn build_snapshot(
             CommandError::configuration(format!(
                 "{file}:{line}: the workspace `{path}` cannot be used: {error}"
             ))
-            .with_hint(format!("sinew workspace remove '{path}'"))
+            .with_hint(format!("sinew workspace remove {}", shell_word(&configured.path.to_string_lossy())))
         })?;
         list.push(workspace);
     }
@@ -129,10 +131,9 @@ fn build_snapshot(
         list.extend(here.filter(is_new));
     }
     let workspaces = Workspaces::new(list);
-    let around = policy_environment(context);
-    let policy = policy.with_projects(&workspaces, &around).map_err(CommandError::configuration)?;
-    let judged = registry.definitions().map(AsRef::as_ref);
-    policy.check_project_examples(judged).map_err(CommandError::configuration)?;
+    let policy = projects::with_projects(context, policy, &workspaces)?;
+    let policy = projects::with_examples(context, policy, &registry, scrutiny)?;
+    problems.extend(projects::problems(&policy));
     let policy = policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
     policy.check_program_folders(&workspaces).map_err(CommandError::configuration)?;
     let keys = manifests::describe_keys(settings);
@@ -335,7 +336,7 @@ fn offline_snapshot(
         return Ok(files);
     }
     let current = ConfigFiles::read_current(context.home(), PinVersion::Accepted).ok();
-    let current = current.map(|current| current.with_origins(&files));
+    let current = current.map(|current| current.with_surroundings(&files));
     // Without the key of the ledger the seal is invalid, as it is for a copy that was changed.
     let digest = |bytes: &[u8]| {
         Ledger::keyed_digest_of(&ledger_dir(context), &ledger_paths(context), bytes).unwrap_or_default()

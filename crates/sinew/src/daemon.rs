@@ -179,7 +179,7 @@ fn read_config(context: &CommandContext, taking: PinVersion) -> Result<LoadedFil
         let config_snapshot = compose::config_snapshot_with_pins(context, &settings, taking)?;
         let snapshot = scan_files(context, taking);
         if before == snapshot {
-            let snapshot = snapshot.map(|snapshot| snapshot.with_origins(&config_snapshot));
+            let snapshot = snapshot.map(|snapshot| snapshot.with_surroundings(&config_snapshot));
             return Ok(LoadedFiles { snapshot: config_snapshot, settings, files: snapshot });
         }
         if attempt == MAX_READ_ATTEMPTS {

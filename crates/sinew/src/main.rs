@@ -1,6 +1,7 @@
 //! Entry point of the `sinew` binary: the daemon and all commands.
 
 mod accepted_config;
+mod accepted_projects;
 mod arguments;
 mod bridge;
 mod cli;

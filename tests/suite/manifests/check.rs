@@ -209,7 +209,9 @@ fn configuration_check_covers_manifests() {
     assert_eq!(kind.map(|one| (&one["line"], &one["column"])), Some((&json!(1), &json!(26))), "{reported:?}");
     let stdout = home.run(&["check"]).must_exit(7).stdout();
     assert!(
-        stdout.contains("the configuration can be used, but some manifests cannot: 4 errors"),
+        stdout.contains(
+            "the configuration can be used, but some manifests or project policies cannot: 4 errors"
+        ),
         "{stdout}"
     );
 }

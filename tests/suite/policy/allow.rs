@@ -157,7 +157,10 @@ fn proposed_command_permits_no_further_arguments() {
         (&["python3", "-c"][..], &["print(1)", "-V"][..], 1),
         (&["node"], &["x.js"], 1),
         (&["bash"], &["-c"], 1),
-        (&["git", "status"], &["--short"], 3),
+        (&["git", "status"], &["--short"], 2),
+        (&["git", "push"], &["--force"], 1),
+        (&["awk", "1"], &["x"], 1),
+        (&["uv", "run"], &["x"], 1),
         (&["uname"], &["-a"], 2),
     ] {
         let id = refused(&home, &["run_command", &call(words)]);
@@ -273,7 +276,7 @@ fn proposed_workspace_is_the_folder_asked_for() {
     let list = |folder: &std::path::Path| format!("path={}", folder.display());
     let id = refused(&home, &["list_directory", &list(&user.join("photos/2025"))]);
     let shown = allow(&home, &id, &[]).must_exit(4).stdout();
-    assert!(shown.contains("photos/2025' --read-only"), "{shown}");
+    assert!(shown.contains("photos/2025 --read-only"), "{shown}");
     allow(&home, &id, &["--yes"]).must_exit(0);
     home.run(&["call", "list_directory", &list(&user.join("photos/2025"))]).must_exit(0);
     home.run(&["call", "list_directory", &list(&user.join("photos"))]).must_exit(3);
@@ -282,6 +285,23 @@ fn proposed_workspace_is_the_folder_asked_for() {
         let run = allow(&home, &id, &["--yes"]).must_exit(3);
         assert!(run.stderr().contains("by hand"), "{run}");
     }
+}
+
+/// The folder may come from a repository, and a person copies the command into a shell.
+#[test]
+fn proposed_command_is_one_word_per_argument() {
+    let home = Home::initialised();
+    let folder = home.user_home().canonicalize().unwrap().join("x'; touch pwned; '");
+    std::fs::create_dir(&folder).unwrap();
+    let id = refused(&home, &["list_directory", &format!("path={}", folder.display())]);
+    let found = allow(&home, &id, &["--json"]).must_exit(4).json();
+    let command = found.pointer("/proposals/0/command").and_then(Value::as_str).unwrap();
+    let script = format!("sinew() {{ printf '%s\\n' \"$@\"; }}; {command}");
+    let output =
+        std::process::Command::new("sh").args(["-c", &script]).current_dir(home.workspace()).output();
+    let words = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert_eq!(words, format!("workspace\nadd\n{}\n--read-only\n", folder.display()));
+    assert!(!home.workspace().join("pwned").exists());
 }
 
 #[test]

@@ -210,3 +210,36 @@ fn recording_needs_the_pin_and_the_consent_that_was_shown() {
     assert!(started["result"]["recording"]["until"].is_string(), "{started}");
     assert_eq!(start(json!({}))["error"]["data"]["code"], "already_recording");
 }
+
+/// A host is learned from calls that reached it, and a name with `*` is no host.
+#[test]
+fn hosts_of_failed_calls_are_not_learned() {
+    let daemon = daemon();
+    let home = daemon.home();
+    let tools = "tools:\n  fetch_url: {allowed_domains: [docs.python.org]}\n";
+    home.configure_layer("governance/tools.yaml", tools);
+    home.run(&["reload", "--accept"]).must_exit(0);
+    record(&daemon, "10m");
+    let fetch = |url: &str| daemon.agent().execute("fetch_url", &json!({"url": url}));
+    assert_eq!(code(&fetch("https://*.invalid/x")), "invalid_arguments");
+    let failed = fetch("https://host.invalid/x");
+    assert_eq!(code(&failed), "failed", "{failed:#}");
+    assert_eq!(recording(&daemon)["calls"], 1, "the recording permitted it");
+    let finished = home.run(&["policy", "record", "--finish"]).must_exit(0);
+    assert!(!finished.stdout().contains(".invalid"), "{finished}");
+    assert!(finished.stderr().contains("no call that completed"), "{finished}");
+}
+
+#[test]
+fn tool_without_a_command_list_stays_closed_in_a_recording() {
+    let daemon = daemon();
+    let home = daemon.home();
+    let tools = "tools:\n  read_file: {allowed_paths: []}\n  run_command: {forbidden_commands: [sudo]}\n";
+    home.configure("governance/tools.yaml", tools);
+    home.run(&["reload", "--accept"]).must_exit(0);
+    let asked = home.run(&["policy", "record", "--for", "10m", "--workspace", &root(home)]).must_exit(4);
+    assert!(!asked.stdout().contains("run_command"), "{asked}");
+    record(&daemon, "10m");
+    let printed = run(&daemon, &["id"]);
+    assert_eq!(code(&printed), "command_not_allowed", "{printed:#}");
+}

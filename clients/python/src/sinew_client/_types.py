@@ -590,7 +590,7 @@ class StatusResult(_StatusResultRequired, total=False):
     reload: dict[str, Any] | None
     """last reload of the configuration, as in `control/reload`"""
     manifest_problems: list[Any] | None
-    """manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message`"""
+    """manifests, tools and project policies (`project_denied`) that could not be loaded, each with `file`, `line`, `code` and `message`"""
 
 
 class SessionOpenParamsCostCap(TypedDict, total=False):
@@ -963,7 +963,7 @@ class ControlStatusResult(_ControlStatusResultRequired, total=False):
     reload: dict[str, Any] | None
     """last reload of the configuration, as in `control/reload`"""
     manifest_problems: list[Any] | None
-    """manifests and tools that could not be loaded, each with `file`, `line`, `code` and `message`"""
+    """manifests, tools and project policies (`project_denied`) that could not be loaded, each with `file`, `line`, `code` and `message`"""
     recording: dict[str, Any] | None
     """recording in progress: `workspace`, `since`, `until` and `calls`"""
     suspended_callers: list[Any] | None

@@ -1,7 +1,7 @@
 //! Differences between two snapshots, each classified by its effect. A difference that cannot be classified
 //! counts as loosening, so that the operator reviews it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use governance::{Workspace, WorkspaceAccess};
@@ -128,28 +128,31 @@ fn describe_tool(tool: &ToolDefinition, snapshot: &ConfigSnapshot) -> String {
     description.collect::<Vec<_>>().join("; ")
 }
 
+/// Compares the access at every root of both lists. A folder that is no longer listed can still be in a workspace, with
+/// more access than it had.
 fn workspace_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyDifference> {
-    let folders = |snapshot: &ConfigSnapshot| -> BTreeMap<String, WorkspaceAccess> {
-        let name = |folder: &Workspace| (display_path(folder.root()), folder.access());
-        snapshot.workspaces.iter().map(name).collect()
-    };
-    let (before, after) = (folders(old), folders(new));
-    let gone = before.keys().filter(|folder| !after.contains_key(*folder));
-    let gone = gone
-        .map(|folder| difference(PolicyEffect::Tightens, format!("callers may no longer work in {folder}")));
-    let changed = after.iter().filter_map(|(folder, access)| {
-        use WorkspaceAccess::{ReadOnly, ReadWrite};
-        let (effect, what) = match (before.get(folder), access) {
-            (None, ReadOnly) => (PolicyEffect::Loosens, "read"),
-            (None | Some(ReadOnly), ReadWrite) => (PolicyEffect::Loosens, "read and write"),
-            (Some(ReadWrite), ReadOnly) => (PolicyEffect::Tightens, "only read"),
-            (Some(ReadOnly), ReadOnly) | (Some(ReadWrite), ReadWrite) => return None,
+    use WorkspaceAccess::{ReadOnly, ReadWrite};
+    let (before, after) = (&old.workspaces, &new.workspaces);
+    let roots: BTreeSet<&Path> = before.iter().chain(after.iter()).map(Workspace::root).collect();
+    let changed = roots.into_iter().filter_map(|root| {
+        let (effect, may) = match (before.access_at(root), after.access_at(root)) {
+            (None, None) | (Some(ReadOnly), Some(ReadOnly)) | (Some(ReadWrite), Some(ReadWrite)) => {
+                return None;
+            }
+            (Some(_), None) => (PolicyEffect::Tightens, "may no longer work"),
+            (Some(ReadWrite), Some(ReadOnly)) => (PolicyEffect::Tightens, "may only read"),
+            (None, Some(ReadOnly)) => (PolicyEffect::Loosens, "may read"),
+            (None | Some(ReadOnly), Some(ReadWrite)) => (PolicyEffect::Loosens, "may read and write"),
         };
-        Some(difference(effect, format!("callers may {what} in {folder}")))
+        Some(difference(effect, format!("callers {may} in {}", display_path(root))))
     });
-    let mut found: Vec<PolicyDifference> = gone.chain(changed).collect();
-    if found.is_empty() && old.workspaces != new.workspaces {
-        found.push(difference(PolicyEffect::Neutral, "relative paths start in another workspace".to_owned()));
+    let mut found: Vec<PolicyDifference> = changed.collect();
+    if found.is_empty() && before != after {
+        let what = match before.base() == after.base() {
+            true => "the workspaces are listed differently, with the same access",
+            false => "relative paths start in another workspace",
+        };
+        found.push(difference(PolicyEffect::Neutral, what.to_owned()));
     }
     found
 }

@@ -6,7 +6,7 @@ use tool::ToolDefinition;
 
 use crate::command_rules::RequestedCommand;
 use crate::rule_trace::{RuleTrace, TraceRecorder};
-use crate::situation::{Workspace, WorkspaceAccess};
+use crate::situation::{Workspace, WorkspaceAccess, access_at};
 use crate::tools_file::Isolation;
 
 use super::ProjectRules;
@@ -21,6 +21,10 @@ impl ProjectRules {
         isolation: Option<Isolation>,
         folders: Vec<Workspace>,
     ) -> Vec<Workspace> {
+        if self.load_error.is_some() {
+            // A folder around it stays, and the forbidden root is hidden there.
+            return folders.into_iter().filter(|folder| !folder.root().starts_with(&self.root)).collect();
+        }
         let rules = &self.rules_of(tool).commands;
         let mut trace = RuleTrace::disabled();
         let mut notes = TraceRecorder::new(&mut trace);
@@ -52,9 +56,7 @@ impl ProjectRules {
     /// Restricts the folders to the write scope of the project. A folder around the project becomes read-only, with
     /// the whole folders of the scope writable in it.
     fn restrict_to_scope(&self, tool: &ToolDefinition, folders: Vec<Workspace>) -> Vec<Workspace> {
-        let own = self.tools.get(tool.name()).and_then(|rules| rules.allowed_paths.as_ref());
-        let scope = own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()));
-        let Some(scope) = scope else { return folders };
+        let Some(scope) = self.write_paths(tool) else { return folders };
         let mut restricted: Vec<Workspace> = Vec::new();
         let mut grant = |root: &Path, access| {
             if !restricted.iter().any(|known| known.root() == root) {
@@ -73,11 +75,7 @@ impl ProjectRules {
             let parts = scope.whole_folders.iter();
             let parts = parts.filter(|part| part.starts_with(&self.root) && part.starts_with(folder.root()));
             // A read-only workspace inside of the folder stays read-only.
-            let is_read_only = |part: &Path| {
-                let around = folders.iter().filter(|other| part.starts_with(other.root()));
-                let deepest = around.max_by_key(|other| other.root().components().count());
-                deepest.is_some_and(|other| other.access() == WorkspaceAccess::ReadOnly)
-            };
+            let is_read_only = |part: &Path| access_at(&folders, part) == Some(WorkspaceAccess::ReadOnly);
             for part in parts.filter(|part| !is_read_only(part)) {
                 grant(part, WorkspaceAccess::ReadWrite);
             }

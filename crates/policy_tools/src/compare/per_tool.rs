@@ -1,7 +1,7 @@
 //! Compares two policies for one tool: its access in each mode, and the effective value of every limit.
 
 use std::cmp::Ordering;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use governance::files::{HardLinks, Isolation, NetworkAccess, ResultCacheScope};
 use governance::rules::Confinement;
@@ -316,24 +316,28 @@ fn command_texts<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> RuleTe
 }
 
 /// Rules that a list of allowed paths is compared within.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ComparedLayer {
+#[derive(Clone, Copy)]
+pub(super) enum ComparedLayer<'a> {
     /// Policy of the home: without a list the workspaces apply.
     Home,
-    /// Policy of a project: without a list nothing is restricted.
-    Project,
+    /// Policy of the project at this root: without a list its write scope restricts writes, and nothing restricts
+    /// reads.
+    Project(&'a Path),
 }
 
 /// Compares every rule of a tool besides its access in each mode.
 pub(super) fn compare_rules(
     before: &EffectivePolicy<'_>,
     after: &EffectivePolicy<'_>,
-    scope: ComparedLayer,
+    layer: ComparedLayer<'_>,
     found: &mut Vec<PolicyDifference>,
 ) {
     let name = after.definition.name().as_str();
     let (old, new) = (ToolSettings::new(before), ToolSettings::new(after));
-    compare_allowed_paths(name, &old, &new, scope, found);
+    match layer {
+        ComparedLayer::Home => compare_home_paths(name, &old, &new, found),
+        ComparedLayer::Project(root) => compare_project_paths((before, &old), (after, &new), root, found),
+    }
     let list = |what: &str| format!("{name}: {what}");
     for (what, old, new, loosened_by) in [
         ("forbidden path", &old.forbidden_paths, &new.forbidden_paths, LoosenedBy::Removal),
@@ -379,27 +383,65 @@ fn compare_paths(
 }
 
 /// Without a list the workspaces apply, so a list that is added or removed may open any new path.
-fn compare_allowed_paths(
-    name: &str,
-    old: &ToolSettings,
-    new: &ToolSettings,
-    scope: ComparedLayer,
-    found: &mut Vec<PolicyDifference>,
-) {
-    let is_project = scope == ComparedLayer::Project;
+fn compare_home_paths(name: &str, old: &ToolSettings, new: &ToolSettings, found: &mut Vec<PolicyDifference>) {
     let (effect, what) = match (&old.allowed_paths, &new.allowed_paths) {
         (None, None) => return,
         (Some(old), Some(new)) => {
             return compare_paths(&format!("{name}: allowed path"), old, new, LoosenedBy::Addition, found);
         }
         (None, Some(list)) if list.is_empty() => (PolicyEffect::Tightens, "may access no path"),
-        (None, Some(_)) if is_project => (PolicyEffect::Tightens, "may access the listed paths only"),
         (None, Some(_)) => (PolicyEffect::Loosens, "may access a list of paths instead of the workspaces"),
-        (Some(_), None) if is_project => (PolicyEffect::Loosens, "may access the whole project"),
         (Some(_), None) => (PolicyEffect::Loosens, "may access all workspaces"),
     };
     let rule = new.allowed_paths.as_ref().and_then(|list| list.values().next());
     add_difference(found, effect, format!("{name} {what}"), rule.map(|(_, rule)| rule.clone()));
+}
+
+/// Compares the paths of a tool in a project. A list of its own replaces the write scope, so for a tool that
+/// writes, the lists that apply to its writes are compared too.
+fn compare_project_paths(
+    (before, old): (&EffectivePolicy<'_>, &ToolSettings),
+    (after, new): (&EffectivePolicy<'_>, &ToolSettings),
+    root: &Path,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let (tool, name) = (after.definition, after.definition.name());
+    let writes = |tool: &EffectivePolicy<'_>| tool.may_change_files() || tool.definition.requires_sandbox();
+    let writes = writes(before) || writes(after);
+    let reads = !writes || tool.path_arguments().iter().any(|path| !path.access.is_modifying());
+    let lists = (&old.allowed_paths, &new.allowed_paths);
+    if reads {
+        compare_project_lists(name.as_str(), "access", lists, found);
+    }
+    // If neither policy has a list of the tool, the scope applies in both. It is compared as the list of its tool.
+    let has_own_list = lists.0.is_some() || lists.1.is_some();
+    let is_compared = reads && lists.0.is_some() == lists.1.is_some();
+    if writes && has_own_list && !is_compared {
+        let paths =
+            |tool: &EffectivePolicy<'_>| tool.project_write_paths(root).map(|list| path_texts(&list.globs));
+        compare_project_lists(name.as_str(), "write to", (&paths(before), &paths(after)), found);
+    }
+}
+
+/// Compares two lists of paths in a project, where no list means all paths.
+fn compare_project_lists(
+    name: &str,
+    action: &str,
+    lists: (&Option<RuleTexts<ComparedPattern>>, &Option<RuleTexts<ComparedPattern>>),
+    found: &mut Vec<PolicyDifference>,
+) {
+    let (effect, what) = match lists {
+        (None, None) => return,
+        (Some(old), Some(new)) => {
+            let what = format!("{name}: path that it may {action}");
+            return compare_paths(&what, old, new, LoosenedBy::Addition, found);
+        }
+        (None, Some(list)) if list.is_empty() => (PolicyEffect::Tightens, "no path"),
+        (None, Some(_)) => (PolicyEffect::Tightens, "the listed paths only"),
+        (Some(_), None) => (PolicyEffect::Loosens, "the whole project"),
+    };
+    let rule = lists.1.as_ref().and_then(|list| list.values().next());
+    add_difference(found, effect, format!("{name} may {action} {what}"), rule.map(|(_, rule)| rule.clone()));
 }
 
 fn compare_hosts(name: &str, old: &ToolSettings, new: &ToolSettings, found: &mut Vec<PolicyDifference>) {

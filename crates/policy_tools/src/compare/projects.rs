@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use governance::rules::{Access, EffectivePolicy};
-use governance::{Policy, Workspaces};
+use governance::{Policy, PolicyError, Workspaces};
 use tool::{Mode, RuleRef, ToolDefinition};
 
 use super::per_tool::{self, ComparedLayer};
@@ -18,14 +18,24 @@ pub fn compare_projects(
     workspaces: &Workspaces,
     definitions: &[&ToolDefinition],
 ) -> Vec<PolicyDifference> {
-    let text = |policy: &Policy, root: &Path| {
-        policy.project_policies().find(|(known, _)| *known == root).map(|(_, text)| text.to_owned())
-    };
     let roots = old.project_policies().chain(new.project_policies()).map(|(root, _)| root);
     let mut found = Vec::new();
     for root in roots.collect::<BTreeSet<_>>() {
         let project = format!("project {}", root.display());
-        match (text(old, root), text(new, root)) {
+        let (before, after) = (ProjectState::at(old, root), ProjectState::at(new, root));
+        match (&before, &after) {
+            (before, Some(ProjectState { load_error: Some(error), .. }))
+                if before.as_ref().is_none_or(|before| before.load_error.is_none()) =>
+            {
+                let what =
+                    format!("{project}: every call into it is denied, because its policy does not load");
+                let rule = error.problems().first().map(|problem| RuleRef {
+                    file: problem.file.as_str().into(),
+                    line: problem.line,
+                    id: "project policy".into(),
+                });
+                add_difference(&mut found, PolicyEffect::Tightens, what, rule);
+            }
             (None, _) => {
                 let what = format!("{project}: it has a policy of its own");
                 add_difference(&mut found, PolicyEffect::Tightens, what, None);
@@ -36,11 +46,35 @@ pub fn compare_projects(
                 let effect = if is_reached { PolicyEffect::Loosens } else { PolicyEffect::Neutral };
                 add_difference(&mut found, effect, format!("{project}: its policy no longer applies"), None);
             }
-            (before, after) if before == after => {}
+            (Some(before), Some(after)) if before == after => {}
+            (Some(ProjectState { load_error: Some(_), .. }), Some(after)) => {
+                let (effect, what) = match after.load_error {
+                    Some(_) => (PolicyEffect::Neutral, "its policy still does not load"),
+                    None => {
+                        (PolicyEffect::Loosens, "its policy loads again, and calls into it are judged by it")
+                    }
+                };
+                add_difference(&mut found, effect, format!("{project}: {what}"), None);
+            }
             _ => compare_project(old, new, root, definitions, &mut found),
         }
     }
     found
+}
+
+/// Policy of one project.
+#[derive(PartialEq, Eq)]
+struct ProjectState<'a> {
+    text: &'a str,
+    load_error: Option<&'a PolicyError>,
+}
+
+impl<'a> ProjectState<'a> {
+    fn at(policy: &'a Policy, root: &Path) -> Option<Self> {
+        let (_, text) = policy.project_policies().find(|(known, _)| *known == root)?;
+        let load_error = policy.denied_projects().find(|(known, _)| *known == root).map(|(_, error)| error);
+        Some(ProjectState { text, load_error })
+    }
 }
 
 fn lists_paths_at(tool: &EffectivePolicy<'_>, root: &Path) -> bool {
@@ -62,7 +96,7 @@ fn compare_project(
         let of = |policy| EffectivePolicy::new(policy, definition).in_project(root);
         if let (Some(before), Some(after)) = (of(old), of(new)) {
             compare_modes(&before, &after, &mut of_project);
-            per_tool::compare_rules(&before, &after, ComparedLayer::Project, &mut of_project);
+            per_tool::compare_rules(&before, &after, ComparedLayer::Project(root), &mut of_project);
         }
     }
     if of_project.is_empty() {

@@ -306,7 +306,7 @@ fn project_policies_are_compared_rule_by_rule() {
         }
         machine(home).policy().with_projects(&here, &around).unwrap()
     };
-    let tools = [definition("write_file"), definition("run"), definition("read_file")];
+    let tools = ["write_file", "run", "read_file", "copy_file", "remove_file"].map(definition);
     let tools: Vec<&ToolDefinition> = tools.iter().collect();
     let (none, home) = (Workspaces::default(), "tools: {}\n");
     let check = |old: &str, new: &str, workspaces: &Workspaces, home: &str, effect: PolicyEffect| {
@@ -355,10 +355,37 @@ fn project_policies_are_compared_rule_by_rule() {
         home,
         Loosens,
     );
+    // A list of its own replaces the write scope for a tool that writes, and restricts what another one reads.
+    let scope = "write_file: {allowed_paths: [src/**]}";
+    let with = |entry: &str| format!("tools: {{{scope}, {entry}}}\n");
+    let alone = write("allowed_paths: [src/**]");
+    check(&alone, &with("remove_file: {allowed_paths: [\"**\"]}"), &here, home, Loosens);
+    check(&alone, &with("run: {allowed_paths: [\"**\"]}"), &here, home, Loosens);
+    check(&alone, &with("remove_file: {allowed_paths: [src/a/**]}"), &here, home, Tightens);
+    check(&with("remove_file: {allowed_paths: [\"**\"]}"), &alone, &here, home, Tightens);
+    check(&with("remove_file: {allowed_paths: [src/a/**]}"), &alone, &here, home, Loosens);
+    check(&with("copy_file: {allowed_paths: [src/**]}"), &alone, &here, home, Loosens);
+    check(&alone, &with("copy_file: {allowed_paths: [src/**]}"), &here, home, Tightens);
+    check(&alone, &with("read_file: {allowed_paths: [\"**\"]}"), &here, home, Tightens);
     let forbids = |path: &str| format!("forbidden_paths: [{path}]\ntools: {{}}\n");
     check(&forbids("a"), &forbids("b"), &here, home, Loosens);
     let (plain, commented) = (load(&forbids("a"), home), load(&format!("# why\n{}", forbids("a")), home));
     assert!(compare_projects(&plain, &commented, &here, &tools).is_empty(), "a comment is no difference");
+}
+
+#[test]
+fn root_folder_is_not_everything_in_an_allowlist() {
+    let list = |pattern: &str| format!("allowed_paths: [\"{pattern}\"], allow_every_path: true");
+    let loosens = |old: &str, new: &str| {
+        check_entry("write_file", &list(old), &list(new), Some(PolicyEffect::Loosens), "allowed path");
+    };
+    loosens("/", "/**");
+    loosens("/", "/a/**");
+    loosens("/**/*", "/**");
+    check_entry("write_file", &list("/**"), &list("/"), Some(PolicyEffect::Tightens), "allowed path");
+    check_entry("write_file", &list("/**/*"), &list("/a/**"), Some(PolicyEffect::Tightens), "allowed path");
+    let forbids = |pattern: &str| format!("forbidden_paths: [\"{pattern}\"]");
+    check_entry("write_file", &forbids("/"), &forbids("/**"), Some(PolicyEffect::Neutral), "change nothing");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use ::manifest::{Diagnostic, DiagnosticSeverity, ManifestLoadResult};
 use execution::host::Host;
+use governance::rules::UnknownToolNames;
+use governance::suggested_change::shell_word;
 use governance::{Policy, Workspace, WorkspaceAccess, Workspaces};
 use guardrail::{CuratedGuardrails, KnownTool};
 use registry::ToolRegistry;
@@ -33,8 +35,9 @@ pub(crate) struct CheckReport {
     pub(crate) warnings: Vec<DocumentError>,
     /// Services from the settings that the policy refuses, by name, each with its refusal.
     pub(crate) refused_services: Vec<(String, Box<Refusal>)>,
-    /// Errors in manifests. A broken manifest disables only itself.
-    manifest_errors: Vec<DocumentError>,
+    /// Errors in manifests and project policies. A broken manifest disables only itself, and a project whose policy is
+    /// broken is denied as a whole.
+    pub(crate) partial_errors: Vec<DocumentError>,
 }
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
@@ -47,20 +50,22 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
         false => ManifestLoadResult::default(),
     };
     let tools = loaded.manifests.iter().flat_map(|one| one.tools()).map(|(_, tool)| tool);
-    let mut report = check_with_manifest_tools(&context, &tools.collect::<Vec<_>>())?;
+    let tools: Vec<&ToolDefinition> = tools.collect();
+    let mut report = check_with_manifest_tools(&context, &tools, UnknownToolNames::Refuse)?;
     report.check_manifests(loaded.diagnostics);
     report.show(output)
 }
 
 /// Checks all configuration except manifests.
 pub(crate) fn check_configuration(context: &CommandContext) -> Result<CheckReport, CommandError> {
-    check_with_manifest_tools(context, &[])
+    check_with_manifest_tools(context, &[], UnknownToolNames::Accept)
 }
 
 /// Like `check_configuration`, and also reports tools of manifests that can reach paths forbidden to other tools.
 fn check_with_manifest_tools(
     context: &CommandContext,
     from_manifests: &[&ToolDefinition],
+    names: UnknownToolNames,
 ) -> Result<CheckReport, CommandError> {
     let mut registry = ToolRegistry::new();
     let mut report = CheckReport::default();
@@ -81,18 +86,15 @@ fn check_with_manifest_tools(
             let policy =
                 policy.with_write_grants(registry.all_versions().map(|tool| tool.definition().as_ref()));
             let workspaces = existing_workspaces(&settings);
-            let policy = match policy.with_projects(&workspaces, &compose::policy_environment(context)) {
-                Ok(policy) => policy,
-                Err(error) => {
-                    report.errors.extend_from_slice(error.problems());
-                    report.check_curated_map(folder.as_deref(), &registry);
-                    return Ok(report);
-                }
-            };
-            let definitions = registry.definitions().map(AsRef::as_ref);
-            if let Err(error) = policy.check_project_examples(definitions) {
-                report.errors.extend_from_slice(error.problems());
-            }
+            let environment = compose::policy_environment(context);
+            let policy = policy.with_projects(&workspaces, &environment).and_then(|policy| {
+                let definitions = registry.definitions().map(AsRef::as_ref);
+                let definitions = definitions.chain(from_manifests.iter().copied());
+                policy.with_project_examples(definitions, names, &environment)
+            });
+            let policy = policy.map_err(CommandError::configuration)?;
+            let denied = policy.denied_projects().flat_map(|(_, error)| error.problems());
+            report.partial_errors.extend(denied.cloned());
             report.check_policy(&policy, &registry, (&hosts, from_manifests), &workspaces);
             report.check_program_folders(&policy, &workspaces);
             report.check_services(context, &policy, &registry);
@@ -107,7 +109,7 @@ fn check_with_manifest_tools(
 }
 
 /// Returns the workspaces that exist. `CheckReport::check_settings` has already reported the missing ones.
-fn existing_workspaces(settings: &Settings) -> Workspaces {
+pub(crate) fn existing_workspaces(settings: &Settings) -> Workspaces {
     let folders = settings.workspaces.iter();
     Workspaces::new(
         folders
@@ -128,7 +130,7 @@ impl CheckReport {
             if let Err(error) = found.map_err(|error| error.to_string()).and_then(apart) {
                 let path = workspace.path.display();
                 let message = format!("the workspace `{path}` cannot be used: {error}");
-                let fix = format!("sinew workspace remove '{path}'");
+                let fix = format!("sinew workspace remove {}", shell_word(&workspace.path.to_string_lossy()));
                 let unplaced = DocumentError::for_file(&file, &message);
                 self.errors.push(DocumentError { line: workspace.line, ..unplaced }.with_suggestion(fix));
             }
@@ -197,7 +199,7 @@ impl CheckReport {
             let message = format!("{}: {}", found.code.as_str(), found.error.message);
             let place = DocumentError { message, ..found.error };
             match severity {
-                DiagnosticSeverity::Error => self.manifest_errors.push(place),
+                DiagnosticSeverity::Error => self.partial_errors.push(place),
                 DiagnosticSeverity::Warning => self.warnings.push(place),
             }
         }
@@ -214,7 +216,7 @@ impl CheckReport {
     }
 
     fn show(self, output: JsonArgs) -> Result<ExitKind, CommandError> {
-        let errors: Vec<DocumentError> = self.errors.iter().chain(&self.manifest_errors).cloned().collect();
+        let errors: Vec<DocumentError> = self.errors.iter().chain(&self.partial_errors).cloned().collect();
         let exit = if errors.is_empty() { ExitKind::Done } else { ExitKind::BadConfiguration };
         if output.json {
             let list = |found: &[DocumentError]| found.iter().map(error_json).collect::<Vec<Value>>();
@@ -236,11 +238,13 @@ impl CheckReport {
         let count =
             |number: usize, word: &str| format!("{number} {word}{}", if number == 1 { "" } else { "s" });
         let counts = format!("{}, {}", count(errors.len(), "error"), count(self.warnings.len(), "warning"));
-        print_result_line(match (self.errors.is_empty(), self.manifest_errors.is_empty()) {
+        print_result_line(match (self.errors.is_empty(), self.partial_errors.is_empty()) {
             (true, true) => paint(SUCCESS_STYLE, format!("the configuration can be used: {counts}")),
             (true, false) => paint(
                 ERROR_STYLE,
-                format!("the configuration can be used, but some manifests cannot: {counts}"),
+                format!(
+                    "the configuration can be used, but some manifests or project policies cannot: {counts}"
+                ),
             ),
             (false, _) => paint(ERROR_STYLE, format!("the configuration cannot be used: {counts}")),
         })?;

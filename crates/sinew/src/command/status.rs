@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{JsonArgs, WaitArgs};
 use crate::command_context::CommandContext;
+use crate::compose::PROJECT_DENIED;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
@@ -83,11 +84,17 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     if let Some(lines) = suspended_text(status) {
         table.add_row(["suspended", &lines]);
     }
-    let problems = status["manifest_problems"].as_array().into_iter().flatten();
-    let problems: Vec<String> = problems.map(render::manifest_problem).collect();
-    if !problems.is_empty() {
-        let lines = escape_invisible(&problems.join("\n"));
-        table.add_row(["manifests", &paint(ERROR_STYLE, format!("not loaded:\n{lines}"))]);
+    let problems: Vec<&Value> = status["manifest_problems"].as_array().into_iter().flatten().collect();
+    let (projects, manifests): (Vec<&Value>, Vec<&Value>) =
+        problems.into_iter().partition(|problem| problem["code"] == PROJECT_DENIED);
+    for (row, what, problems) in
+        [("manifests", "not loaded", manifests), ("projects", "every call into them is denied", projects)]
+    {
+        if !problems.is_empty() {
+            let lines: Vec<String> = problems.into_iter().map(render::manifest_problem).collect();
+            let lines = escape_invisible(&lines.join("\n"));
+            table.add_row([row, &paint(ERROR_STYLE, format!("{what}:\n{lines}"))]);
+        }
     }
     if let Some(line) = reload_text(&text) {
         table.add_row(["reload", &line]);

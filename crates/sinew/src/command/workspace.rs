@@ -3,14 +3,16 @@
 
 use std::path::Path;
 
+use governance::WorkspaceAccess;
 use serde_json::json;
 use server::settings::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
 
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};
-use crate::command::init;
 use crate::command::reload::{self, ChangeState};
+use crate::command::{check, init};
 use crate::command_context::CommandContext;
+use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
@@ -76,11 +78,8 @@ pub(crate) fn add(
             escape_invisible_line(&stored)
         ));
     }
-    let may = match access {
-        WorkspaceAccessSetting::ReadOnly => "read",
-        WorkspaceAccessSetting::ReadWrite => "read and write",
-    };
-    print_result_line(format!("callers may {may} in {}", escape_invisible_line(&path.to_string_lossy())))?;
+    let shown = escape_invisible_line(&path.to_string_lossy());
+    print_result_line(format!("callers may {} in {shown}", access_words(compose::to_policy_access(access))))?;
     if context.is_daemon_ready() {
         print_message("run `sinew reload --accept` to let the running daemon use it");
     } else if accepted_config::has_accepted_copy(context.home()) {
@@ -121,18 +120,42 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
     }
     // Remove from the last entry, so that the other indexes stay valid. Remove every entry, or the folder
     // would stay accessible.
+    let before = check::existing_workspaces(&context.settings()?).access_at(&path);
     for (index, _) in known.into_iter().rev() {
         apply_change(context, &WorkspaceListChange::Remove(index))?;
     }
     let shown = escape_invisible_line(&path.to_string_lossy());
-    match reload::apply_tightening(context)? {
-        ChangeState::NoDaemon => print_result_line(format!("callers may no longer work in {shown}")),
-        ChangeState::InEffect => {
-            print_result_line(format!("callers may no longer work in {shown}"))?;
+    let after = check::existing_workspaces(&context.settings()?).access_at(&path);
+    let result = match after {
+        None => format!("callers may no longer work in {shown}"),
+        Some(access) => format!(
+            "{shown} is no longer a workspace, but it is inside of one: callers may {} there",
+            access_words(access)
+        ),
+    };
+    let waits = (before, after) == (Some(WorkspaceAccess::ReadOnly), Some(WorkspaceAccess::ReadWrite));
+    match (reload::apply_tightening(context)?, waits) {
+        (ChangeState::NoDaemon, false) => print_result_line(result),
+        (ChangeState::NoDaemon, true) => {
+            print_result_line(result)?;
+            if accepted_config::has_accepted_copy(context.home()) {
+                print_message("run `sinew reload --accept` after the next start to allow this");
+            }
+            Ok(())
+        }
+        (ChangeState::InEffect, false) => {
+            print_result_line(result)?;
             print_message("calls that already run there finish; `sinew ps` lists them");
             Ok(())
         }
-        ChangeState::Rejected(error) => {
+        (ChangeState::InEffect, true) => {
+            print_result_line(result)?;
+            print_message(
+                "until you run `sinew reload --accept`, the running daemon lets callers only read there",
+            );
+            Ok(())
+        }
+        (ChangeState::Rejected(error), _) => {
             let problem = CommandError::configuration(format!(
                 "the settings no longer list {shown}, but the daemon still lets callers work there: it could not apply \
                  the changed files\n{}",
@@ -140,6 +163,13 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
             ));
             Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"))
         }
+    }
+}
+
+fn access_words(access: WorkspaceAccess) -> &'static str {
+    match access {
+        WorkspaceAccess::ReadOnly => "read",
+        WorkspaceAccess::ReadWrite => "read and write",
     }
 }
 

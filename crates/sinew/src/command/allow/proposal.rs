@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use governance::dry_run::DryRunResult;
-use governance::suggested_change::PolicyFile;
+use governance::suggested_change::{PolicyFile, workspace_command};
 use governance::{Policy, Workspaces};
 use server::settings::WorkspaceAccessSetting;
 use similar::TextDiff;
@@ -12,6 +12,7 @@ use tool::RuleRef;
 
 use crate::command::{init, workspace};
 use crate::command_context::CommandContext;
+use crate::compose;
 use crate::exit::CommandError;
 
 /// Policy change for which a replay of the call has succeeded.
@@ -34,11 +35,7 @@ pub(super) struct WorkspaceGrant {
 impl WorkspaceGrant {
     /// Returns the command with the same effect.
     pub(super) fn command(&self) -> String {
-        let option = match self.access {
-            WorkspaceAccessSetting::ReadOnly => " --read-only",
-            WorkspaceAccessSetting::ReadWrite => "",
-        };
-        format!("sinew workspace add '{}'{option}", self.folder.display())
+        workspace_command(&self.folder, compose::to_policy_access(self.access))
     }
 
     /// Describes what becomes possible.

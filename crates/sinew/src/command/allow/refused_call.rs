@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use execution::ConfigSnapshot;
 use governance::dry_run::DryRunResult;
 use governance::files::VerdictKind;
+use governance::rules::UnknownToolNames;
 use governance::suggested_change::{EditAction, PolicyEdit, SuggestedChange};
 use governance::{Policy, SYSTEM_FOLDERS, Workspace, Workspaces};
 use ledger::{LedgerEntry, LedgerReader, LedgerRecord};
@@ -126,9 +127,8 @@ impl ProposalSearch<'_> {
                 ));
                 problem.with_hint(format!("change `{keys}` in that file by hand"))
             })?;
-        // The policies of projects stay in effect, and may refuse the call too.
-        let changed = changed.with_projects(&lifted.workspaces, &around);
-        lifted.policy = changed.map_err(|error| load_error(error.to_string()))?;
+        // It has the policies of the projects, which may refuse the call too.
+        lifted.policy = changed;
         Ok(())
     }
 
@@ -158,7 +158,9 @@ impl ProposalSearch<'_> {
         let others = lifted.workspaces.iter().filter(|known| known.root() != workspace.root()).cloned();
         lifted.workspaces = Workspaces::new(others.chain([workspace.clone()]).collect());
         let around = compose::policy_environment(self.context);
-        lifted.policy = lifted.policy.clone().with_projects(&lifted.workspaces, &around).ok()?;
+        let policy = lifted.policy.clone().with_projects(&lifted.workspaces, &around).ok()?;
+        let definitions = self.snapshot.registry.definitions().map(AsRef::as_ref);
+        lifted.policy = policy.with_project_examples(definitions, UnknownToolNames::Refuse, &around).ok()?;
         Some(())
     }
 

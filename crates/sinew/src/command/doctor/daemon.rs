@@ -123,7 +123,12 @@ pub(super) fn configuration(
     manifests: &LoadedManifests,
     checked: &Result<CheckReport, CommandError>,
 ) -> Vec<Row> {
-    let rows = [Some(policy_row(checked)), models_row(context), Some(manifests_row(context, manifests))];
+    let rows = [
+        Some(policy_row(checked)),
+        projects_row(checked),
+        models_row(context),
+        Some(manifests_row(context, manifests)),
+    ];
     rows.into_iter().flatten().collect()
 }
 
@@ -149,6 +154,14 @@ fn policy_row(checked: &Result<CheckReport, CommandError>) -> Row {
         }
         Ok(_) => Row::good(area, what, "no errors, no warnings"),
     }
+}
+
+/// Reports project policies that do not load.
+fn projects_row(checked: &Result<CheckReport, CommandError>) -> Option<Row> {
+    let error = checked.as_ref().ok()?.partial_errors.first()?;
+    let found =
+        format!("{}:{}: {}; every call into the project is denied", error.file, error.line, error.message);
+    Some(Row::bad("configuration", "project policies", found).remedy("sinew check"))
 }
 
 fn manifests_row(context: &CommandContext, manifests: &LoadedManifests) -> Row {

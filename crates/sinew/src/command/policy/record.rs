@@ -1,5 +1,6 @@
 //! `sinew policy record`: permits and records what a project needs for a limited time, and proposes a policy from it.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use execution::recording::RECORDING_NOTE;
 use governance::RecordedCall;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
-use ledger::{LedgerEntry, LedgerReader, RecordFilter};
+use ledger::{LedgerEntry, LedgerReader, OutcomeStatus, RecordFilter};
 use policy_tools::{LearnedPolicy, RecordedUse, SuggestContext, learn_policy};
 use serde_json::{Value, json};
 
@@ -146,7 +147,7 @@ fn finish(command_context: &CommandContext, args: &RecordArgs) -> Result<ExitKin
     };
     let (uses, refused) = recording.calls(command_context, &snapshot)?;
     if uses.is_empty() {
-        print_message("no call needed the recording, so there is nothing to propose");
+        print_message("no call that completed needed the recording, so there is nothing to propose");
         return Ok(ExitKind::Done);
     }
     let Some(learned) = learn_policy(&context, &uses, &refused) else {
@@ -269,7 +270,8 @@ impl LastRecording {
         Err(problem.with_hint("start one with `sinew policy record --for 1h`"))
     }
 
-    /// Returns the calls that the recording permitted, and those that were refused in its workspace meanwhile.
+    /// Returns the calls that the recording permitted and that completed, and those that were refused in its workspace
+    /// meanwhile. A call that failed shows no need: the host that it named may not exist, or the gateway refused it.
     fn calls<'s>(
         &self,
         command_context: &CommandContext,
@@ -283,8 +285,15 @@ impl LastRecording {
             reader.query(&filter).map_err(read_error(&folder))
         };
         let is_recorded = |facts: &Value| facts.get("recording") == Some(&Value::Bool(true));
+        let outcomes = query("outcome")?;
+        let outcomes = outcomes.iter().filter_map(|record| record.entry.outcome());
+        let done = outcomes.filter(|(_, outcome)| outcome.status == OutcomeStatus::Done);
+        let done: HashSet<String> = done.map(|(call, _)| call.call_id.to_string()).collect();
         let uses = query("decision")?.into_iter().filter_map(|record| {
             let decision = record.entry.decision()?;
+            if !done.contains(&decision.call.call_id.to_string()) {
+                return None;
+            }
             let facts = Some(&decision.facts).filter(|facts| is_recorded(facts))?;
             recorded_use(snapshot, decision.call.call_id.to_string(), &decision.call.tool, facts)
         });
