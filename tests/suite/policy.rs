@@ -2,6 +2,8 @@
 
 mod allow;
 mod between;
+#[cfg(target_os = "linux")]
+mod projects;
 mod reach;
 mod record;
 mod replay;
