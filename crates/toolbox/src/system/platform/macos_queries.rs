@@ -9,14 +9,14 @@ use crate::system::service::{self, ServiceStatus};
 
 /// Runs a program of the system by its absolute path. Returns its standard output, or none if the program could
 /// not be run.
-pub(super) type RunProgram<'a> = &'a dyn Fn(&str, &[&str]) -> Option<String>;
+pub(super) type RunSystemProgram<'a> = &'a dyn Fn(&str, &[&str]) -> Option<String>;
 
 const PS: &str = "/bin/ps";
 const LSOF: &str = "/usr/sbin/lsof";
 
 /// Returns the facts of a process, or nothing if `ps` shows no process with this pid.
 pub(super) fn process_facts(
-    run: RunProgram<'_>,
+    run: RunSystemProgram<'_>,
     pid: i64,
     to_utc: impl Fn(DateTime) -> Option<f64>,
     now: f64,
@@ -27,18 +27,18 @@ pub(super) fn process_facts(
 
 /// Returns true if processes of all users are visible. The first process always exists, so if it is missing, `ps`
 /// did not run or shows only some processes.
-pub(super) fn shows_all_processes(run: RunProgram<'_>) -> bool {
+pub(super) fn shows_all_processes(run: RunSystemProgram<'_>) -> bool {
     run(PS, &["-o", "pid=", "-p", "1"]).is_some_and(|text| text.trim() == "1")
 }
 
 /// Returns the pids of the processes with this name, at most `most`.
-pub(super) fn pids_by_name(run: RunProgram<'_>, name: &str, most: usize) -> Vec<i64> {
+pub(super) fn pids_by_name(run: RunSystemProgram<'_>, name: &str, most: usize) -> Vec<i64> {
     run(PS, &["-ax", "-o", "pid=,comm="]).map(|list| ps::pids_by_name(&list, name, most)).unwrap_or_default()
 }
 
 /// Returns the number of sockets listening on a port, and the pids of the visible processes that hold them. `lsof`
 /// does not show the sockets of other users, `netstat` shows them without a process.
-pub(super) fn port_listeners(run: RunProgram<'_>, port: u16) -> (usize, Vec<i64>) {
+pub(super) fn port_listeners(run: RunSystemProgram<'_>, port: u16) -> (usize, Vec<i64>) {
     let tcp = run(LSOF, &["-nP", &format!("-iTCP:{port}"), "-sTCP:LISTEN", "-Fp"]);
     let udp = run(LSOF, &["-nP", &format!("-iUDP:{port}"), "-Fp"]);
     let mut holders: Vec<i64> =
@@ -52,7 +52,7 @@ pub(super) fn port_listeners(run: RunProgram<'_>, port: u16) -> (usize, Vec<i64>
 }
 
 /// Queries a launchd agent of this user, or a daemon of the system.
-pub(super) fn query_service(run: RunProgram<'_>, user: u32, label: &str) -> Option<ServiceStatus> {
+pub(super) fn query_service(run: RunSystemProgram<'_>, user: u32, label: &str) -> Option<ServiceStatus> {
     let domains = [format!("gui/{user}/{label}"), format!("user/{user}/{label}"), format!("system/{label}")];
     let print = |target: &String| run("/bin/launchctl", &["print", target]);
     domains.iter().find_map(|target| service::parse_launchctl(label, &print(target)?))
