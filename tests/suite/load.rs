@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tests::{Campaign, Client, Daemon, Home};
+use tests::{Bridge, Campaign, Client, Daemon, Home};
 
 /// Intensity of the load.
 struct LoadProfile {
@@ -160,15 +160,18 @@ fn run_client_that_never_reads(daemon: &Daemon, over: &AtomicBool) {
     }
 }
 
-/// Returns the sorted latencies of an ordinary client's consecutive calls.
+/// Returns the sorted latencies of an ordinary client's consecutive calls. It is another process than the hostile
+/// clients: one process is one caller, which shares its slots.
 fn run_ordinary_client(daemon: &Daemon, calls: usize) -> Vec<Duration> {
-    let mut client = daemon.agent();
+    let mut client = Bridge::start(daemon.home(), &["--no-start"]);
+    client.handshake();
+    let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     let mut times = Vec::with_capacity(calls);
     for _ in 0..calls {
         let began = Instant::now();
-        let result = client.execute("read_file", &json!({"path": "kib.txt"}));
+        let answer = client.request("sinew/execute", &params);
         times.push(began.elapsed());
-        assert_eq!(result["success"], true, "{result}");
+        assert_eq!(answer["result"]["success"], true, "{answer}");
         // The pause of a real client; it also spreads the calls over the whole load.
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -21,4 +21,5 @@ mod socket;
 mod sse;
 mod started;
 mod turns;
+mod variables;
 mod versions;

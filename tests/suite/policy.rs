@@ -3,6 +3,8 @@
 mod allow;
 mod between;
 mod project;
+#[cfg(target_os = "linux")]
+mod projects;
 mod reach;
 mod record;
 mod replay;

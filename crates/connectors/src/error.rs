@@ -1,9 +1,11 @@
 //! Errors of the connection to an MCP server.
 
-use outbound::{Credential, OutboundError};
+use outbound::OutboundError;
 use registry::RecordedPermit;
 use sandbox::SandboxError;
 use tool::{Category, Failure, FailureKind};
+
+use crate::mcp::MaskSecrets;
 
 /// Reason why a server gave no usable response.
 #[derive(Debug, thiserror::Error)]
@@ -52,9 +54,9 @@ impl From<OutboundError> for McpError {
 }
 
 impl McpError {
-    /// Removes a key from text that comes from the server.
-    pub(crate) fn masked(self, credential: &Credential) -> McpError {
-        let text = |server_text: String| credential.mask(&server_text).unwrap_or(server_text);
+    /// Removes secrets from text that comes from the server.
+    pub(crate) fn masked(self, secrets: &impl MaskSecrets) -> McpError {
+        let text = |server_text: String| secrets.mask_secrets(&server_text).unwrap_or(server_text);
         match self {
             McpError::ConnectionLost(server_text) => McpError::ConnectionLost(text(server_text)),
             McpError::RpcError { code, message } => McpError::RpcError { code, message: text(message) },

@@ -44,7 +44,7 @@ pub(crate) use health_check::ServerHealthCheck;
 pub use pin_store::{PinSealer, PinStore, PinVersion};
 pub(crate) use server_command::ServerCommand;
 pub use server_key::{ConfiguredKey, ConfiguredKeys};
-pub(crate) use server_key::{ServerKey, ServerVariables, check_key_header};
+pub(crate) use server_key::{MaskSecrets, ServerKey, ServerVariables, check_key_header};
 pub(crate) use server_pins::ServerPins;
 pub(crate) use upstream::Upstream;
 
@@ -125,15 +125,16 @@ impl McpTool {
             ServerEndpoint::Sse(url) => ConnectTarget::Sse(url.clone()),
             ServerEndpoint::WebSocket(url) => ConnectTarget::WebSocket(url.clone()),
             ServerEndpoint::Process(server, program) => {
-                let (server, grant) = (Arc::clone(server), self.grant);
+                let (started, grant) = (Arc::clone(server), self.grant);
                 let start = move |permit: &Permit| {
-                    let variables = server.variables.read()?;
-                    Ok(SandboxCommand { variables, ..server.command(permit, grant, deadline)? })
+                    let variables = started.variables.read()?;
+                    Ok(SandboxCommand { variables, ..started.command(permit, grant, deadline)? })
                 };
                 let (confined, enclosure) = program.prepare_reusable(&recorded_permit, start).await?;
                 let owner =
                     enclosure.map(|enclosure| ClientOwner { sandbox_fingerprint: Some(enclosure), ..owner });
-                ConnectTarget::Process(Box::new(confined), owner)
+                let secrets = server.variables.values_in(&confined);
+                ConnectTarget::Process(Box::new(confined), owner, secrets)
             }
         };
         let call = (self.tool.as_str(), arguments, self.output_form);

@@ -48,12 +48,12 @@ fn forbidden_kind(word: &str, before: char, after: &str) -> Option<&'static str>
         .then_some("files")
 }
 
-fn is_word(c: char) -> bool {
+pub(crate) fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_' || c == '$'
 }
 
 /// Replaces strings and comments by spaces.
-fn blank_strings_and_comments(text: &str) -> String {
+pub(crate) fn blank_strings_and_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
     let blank = |c: char| if c == '\n' { '\n' } else { ' ' };

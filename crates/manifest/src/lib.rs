@@ -15,6 +15,7 @@ mod knowledge_file;
 mod load;
 mod load_all;
 mod manifest_file;
+mod missing_export;
 mod rules;
 mod schema_check;
 mod schema_version;

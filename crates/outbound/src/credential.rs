@@ -13,10 +13,6 @@ use crate::gateway::handshake_url;
 use crate::key::ApiKey;
 use crate::vet::VettedTarget;
 
-/// Minimum length of a key that is masked in texts. A shorter one would match everywhere.
-const MIN_MASKED_LENGTH: usize = 6;
-/// Replacement for a key in a text.
-const MASK: &str = "[key]";
 /// Headers that frame or route messages, and so cannot carry a key.
 const RESERVED_HEADERS: [&str; 14] = [
     "accept",
@@ -80,24 +76,10 @@ impl Credential {
         Ok((self.header.clone(), self.value.clone()))
     }
 
-    /// Returns a text of the server with the key masked, or a prefix of the key at the end of a truncated
-    /// text. Returns `None` if the text contains neither.
+    /// Returns a text of the server with the key masked, or `None` if the text does not contain it.
     pub fn mask(&self, text: &str) -> Option<String> {
-        let key = self.key.reveal();
-        if key.len() < MIN_MASKED_LENGTH {
-            return None;
-        }
-        let whole = text.contains(key).then(|| text.replace(key, MASK));
-        mask_truncated_key(whole.as_deref().unwrap_or(text), key).or(whole)
+        self.key.mask(text)
     }
-}
-
-/// Masks a prefix of the key at the end of a truncated text.
-fn mask_truncated_key(text: &str, key: &str) -> Option<String> {
-    let text = text.trim_end_matches('…');
-    let before =
-        (MIN_MASKED_LENGTH..key.len()).rev().find_map(|length| text.strip_suffix(key.get(..length)?))?;
-    Some(format!("{before}{MASK}"))
 }
 
 impl fmt::Debug for Credential {

@@ -12,6 +12,11 @@ use rustix::fs::OFlags;
 /// Maximum length of a key file in bytes.
 const MAX_KEY_FILE_BYTES: u64 = 4096;
 
+/// Minimum length of a key that is masked in texts. A shorter one would match everywhere.
+const MIN_MASKED_LENGTH: usize = 6;
+/// Replacement for a key in a text.
+const MASK: &str = "[key]";
+
 /// Sources of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeySources {
@@ -33,12 +38,39 @@ impl ApiKey {
         &self.0
     }
 
+    /// Returns the text with the key masked, and with a part of the key masked where a truncated text begins or
+    /// ends with it. Returns `None` if the text contains neither.
+    pub fn mask(&self, text: &str) -> Option<String> {
+        let key = self.0.as_str();
+        if key.len() < MIN_MASKED_LENGTH {
+            return None;
+        }
+        let whole = text.contains(key).then(|| text.replace(key, MASK));
+        let ended = mask_prefix_at_end(whole.as_deref().unwrap_or(text), key).or(whole);
+        mask_suffix_at_start(ended.as_deref().unwrap_or(text), key).or(ended)
+    }
+
     /// Parses a key from a single line.
-    fn parse(text: &str) -> Option<ApiKey> {
+    pub fn parse(text: &str) -> Option<ApiKey> {
         let key = text.trim();
         let is_word = !key.is_empty() && key.chars().all(|c| c.is_ascii_graphic());
         is_word.then(|| ApiKey(key.to_owned()))
     }
+}
+
+/// Masks a prefix of the key at the end of a truncated text.
+fn mask_prefix_at_end(text: &str, key: &str) -> Option<String> {
+    let text = text.trim_end_matches('…');
+    let before =
+        (MIN_MASKED_LENGTH..key.len()).rev().find_map(|length| text.strip_suffix(key.get(..length)?))?;
+    Some(format!("{before}{MASK}"))
+}
+
+/// Masks a suffix of the key at the start of a text whose beginning is missing.
+fn mask_suffix_at_start(text: &str, key: &str) -> Option<String> {
+    let starts = 1..=key.len().saturating_sub(MIN_MASKED_LENGTH);
+    let after = starts.into_iter().find_map(|start| text.strip_prefix(key.get(start..)?))?;
+    Some(format!("{MASK}{after}"))
 }
 
 impl fmt::Debug for ApiKey {
@@ -51,9 +83,20 @@ impl KeySources {
     /// Returns the key, or a message that lists its possible sources. May block: a keychain can ask its
     /// owner.
     pub fn find(&self) -> Result<ApiKey, String> {
-        if let Some(key) = find_in_keychain(&self.account).as_deref().and_then(ApiKey::parse) {
-            return Ok(key);
-        }
+        let refused = match read_keychain_answer(keychain_password(&self.account)) {
+            Ok(Some(key)) => return Ok(key),
+            Ok(None) => None,
+            Err(why) => Some(why),
+        };
+        // A keychain that refuses is not a keychain without the key: the message names it.
+        self.find_elsewhere().map_err(|missing| match refused {
+            Some(why) => format!("{missing}; {why}"),
+            None => missing,
+        })
+    }
+
+    /// Reads the file, or the variable if no file is set.
+    fn find_elsewhere(&self) -> Result<ApiKey, String> {
         if let Some(file) = &self.file {
             return read_key_file(file);
         }
@@ -74,18 +117,38 @@ impl KeySources {
     }
 }
 
-/// Returns the password of the keychain item `sinew` with this account. A locked keychain, or one that cannot ask
-/// its owner, gives none.
-#[cfg(target_os = "macos")]
-fn find_in_keychain(account: &str) -> Option<String> {
-    let password = security_framework::passwords::get_generic_password("sinew", account).ok()?;
-    String::from_utf8(password).ok()
+/// Password of a keychain item, or the status with which the keychain refused it (`OSStatus`).
+type KeychainAnswer = Result<Vec<u8>, i32>;
+
+/// Status of a keychain without such an item.
+const ITEM_NOT_FOUND: i32 = -25300;
+
+/// Returns the key of a keychain item, or none if there is no item. The error says why the keychain gave no key.
+fn read_keychain_answer(answer: KeychainAnswer) -> Result<Option<ApiKey>, String> {
+    let why = match answer {
+        Ok(password) => match std::str::from_utf8(&password).ok().and_then(ApiKey::parse) {
+            Some(key) => return Ok(Some(key)),
+            None => "its item `sinew` does not contain a key".to_owned(),
+        },
+        Err(ITEM_NOT_FOUND) => return Ok(None),
+        Err(-25308) => "it is locked and cannot ask for its password here: unlock it once".to_owned(),
+        Err(-25293) => "its password was wrong".to_owned(),
+        Err(-128) => "the access was denied in its window".to_owned(),
+        Err(status) => format!("status {status}"),
+    };
+    Err(format!("the keychain gave no key: {why}"))
 }
 
-/// Returns none: only macOS has a keychain.
+/// Reads the keychain item `sinew` with this account.
+#[cfg(target_os = "macos")]
+fn keychain_password(account: &str) -> KeychainAnswer {
+    security_framework::passwords::get_generic_password("sinew", account).map_err(|error| error.code())
+}
+
+/// Finds no item: only macOS has a keychain.
 #[cfg(not(target_os = "macos"))]
-fn find_in_keychain(_account: &str) -> Option<String> {
-    None
+fn keychain_password(_account: &str) -> KeychainAnswer {
+    Err(ITEM_NOT_FOUND)
 }
 
 /// Reads the key from a file. Refuses a file that other users can read: it is no secret, and using it would
@@ -155,6 +218,22 @@ mod tests {
         for file in [fifo, folder.path().to_owned()] {
             let places = KeySources { file: Some(file), ..KeySources::default() };
             assert!(places.find().unwrap_err().contains("is not a regular file"));
+        }
+    }
+
+    #[test]
+    fn each_answer_of_a_keychain_is_told_apart() {
+        let read = |answer| read_keychain_answer(answer);
+        let found = |answer: &[u8]| read(Ok(answer.to_vec()));
+        assert_eq!(found(b"abc-123\n").unwrap().unwrap().reveal(), "abc-123");
+        assert_eq!(read(Err(ITEM_NOT_FOUND)), Ok(None), "no item is no error");
+        for bad in [&b""[..], b"two words", b"\xff\xfe", b"a\nb"] {
+            let why = found(bad).unwrap_err();
+            assert!(why.contains("does not contain a key") && !why.contains("two"), "{why}");
+        }
+        for (status, expect) in [(-25308, "locked"), (-25293, "wrong"), (-128, "denied"), (-34018, "-34018")]
+        {
+            assert!(read(Err(status)).unwrap_err().contains(expect), "{status}");
         }
     }
 

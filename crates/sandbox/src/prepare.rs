@@ -204,6 +204,11 @@ impl ConfinedCommand {
         }
     }
 
+    /// Returns the value of a variable that the command sets.
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_os_str())
+    }
+
     /// Returns the run request for a launcher of this tier.
     pub(crate) fn request_bytes(&self, tier: SandboxTier) -> Vec<u8> {
         let (limits, variables) = (self.current_limits(), environment::with_overrides(tier, &self.variables));

@@ -2,9 +2,16 @@
 //! daemon. Clients can connect while the daemon is down, and the socket files belong to the manager. Sockets
 //! are matched by their path.
 
+#[cfg(any(target_os = "macos", test))]
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+
+#[cfg(any(target_os = "macos", test))]
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+#[cfg(any(target_os = "macos", test))]
+use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::error::ServeError;
 
@@ -36,22 +43,45 @@ impl InheritedSockets {
     }
 }
 
-/// Returns the sockets of the launchd job, by the names in its property list.
+/// Names of the sockets in the property list of the launchd job.
+#[cfg(any(target_os = "macos", test))]
+const LAUNCHD_SOCKETS: [&str; 2] = ["agent", "control"];
+
+/// Returns the sockets of the launchd job.
 #[cfg(target_os = "macos")]
 fn inherited_listeners() -> Vec<UnixListener> {
-    let given = ["agent", "control"].into_iter().filter_map(|name| raunch::activate_socket(name).ok());
-    given.flatten().map(into_listener).collect()
+    launchd_listeners(|name| {
+        Some(raunch::activate_socket(name).ok()?.into_iter().map(own_descriptor).collect())
+    })
+}
+
+/// Returns the listening sockets among the descriptors that launchd gives for each name: none if it did not start
+/// the daemon or does not know the name.
+#[cfg(any(target_os = "macos", test))]
+fn launchd_listeners(activate: impl Fn(&str) -> Option<Vec<OwnedFd>>) -> Vec<UnixListener> {
+    let given = LAUNCHD_SOCKETS.into_iter().filter_map(activate).flatten();
+    given.filter(is_listening).filter_map(into_listener).collect()
+}
+
+#[cfg(any(target_os = "macos", test))]
+fn is_listening(descriptor: &OwnedFd) -> bool {
+    getsockopt(descriptor, sockopt::AcceptConn).unwrap_or(false)
+}
+
+/// Programs started by a call must not inherit the sockets of the daemon that judges them, so a socket that cannot
+/// be made close-on-exec is not used.
+#[cfg(any(target_os = "macos", test))]
+fn into_listener(descriptor: OwnedFd) -> Option<UnixListener> {
+    fcntl(&descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).ok()?;
+    Some(UnixListener::from(descriptor))
 }
 
 #[cfg(target_os = "macos")]
 #[allow(unsafe_code)] // launchd passes raw descriptor numbers
-fn into_listener(descriptor: i32) -> UnixListener {
-    use std::os::fd::{FromRawFd, OwnedFd};
+fn own_descriptor(descriptor: i32) -> OwnedFd {
+    use std::os::fd::FromRawFd;
     // SAFETY: launchd passes each descriptor to this process once, and no other code here holds it.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    // Programs started by a call must not inherit the sockets of the daemon that judges them.
-    let _ = rustix::io::fcntl_setfd(&descriptor, rustix::io::FdFlags::CLOEXEC);
-    UnixListener::from(descriptor)
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 /// Returns the inherited Unix listeners and skips every other kind of descriptor.
@@ -82,5 +112,35 @@ mod tests {
         std::fs::set_permissions(&control, mode(0o666)).unwrap();
         let error = inherited.take(&control).unwrap_err();
         assert!(error.to_string().contains("666"), "{error}");
+    }
+
+    #[test]
+    fn listening_sockets_of_launchd_are_taken_over_without_inheritance() {
+        let folder = tempfile::tempdir().unwrap();
+        let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
+        let listener = |path: &Path| OwnedFd::from(UnixListener::bind(path).unwrap());
+        let asked = std::cell::RefCell::new(Vec::new());
+        let given = |name: &str| {
+            asked.borrow_mut().push(name.to_owned());
+            let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+            let connected = OwnedFd::from(std::os::unix::net::UnixStream::pair().unwrap().0);
+            let listening = listener(if name == "agent" { &agent } else { &control });
+            fcntl(&listening, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
+            Some(vec![file, connected, listening])
+        };
+        let taken = launchd_listeners(given);
+        assert_eq!(*asked.borrow(), ["agent", "control"], "each once: launchd gives a socket only once");
+        let paths: Vec<_> =
+            taken.iter().map(|one| one.local_addr().unwrap().as_pathname().unwrap().to_owned()).collect();
+        assert_eq!(paths, [agent.clone(), control], "a file and a connection are no listeners");
+        for one in &taken {
+            let flags = FdFlag::from_bits_retain(fcntl(one, FcntlArg::F_GETFD).unwrap());
+            assert!(flags.contains(FdFlag::FD_CLOEXEC), "a program would inherit it");
+        }
+        // Started by hand (ESRCH), or with a property list that lacks a name (ENOENT).
+        assert!(launchd_listeners(|_| None).is_empty());
+        std::fs::remove_file(&agent).unwrap();
+        let one = launchd_listeners(|name| (name == "agent").then(|| vec![listener(&agent)]));
+        assert_eq!(one.len(), 1, "a missing name does not lose the other");
     }
 }

@@ -5,6 +5,8 @@
 mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+mod macos_queries;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{counters, gpus, memory_level, mounts, pressure_stalls, temperatures};

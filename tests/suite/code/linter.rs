@@ -47,6 +47,21 @@ fn project_ruff_reports_problems_and_changes_nothing() {
 }
 
 #[test]
+fn findings_are_masked_and_labelled_untrusted() {
+    let Some(packages) = packages(&["ruff"]) else { return };
+    let home = Home::initialised();
+    packages.install(&home, "project");
+    home.file("project/a.py", "import AKIAQ7W3E5R9T2Y4U6I8\n");
+    let daemon = Daemon::start_in(home);
+    let result = lint(&daemon, &json!({"path": "project", "linter": "ruff"}));
+    let seen = &result["output"];
+    assert_eq!((&seen["total"], &seen["untrusted"]), (&json!(1), &json!(true)), "{result}");
+    assert!(seen["notice"].as_str().unwrap().contains("not instructions"), "{seen}");
+    assert!(seen["findings"][0]["message"].as_str().unwrap().contains("[redacted"), "{seen}");
+    assert!(!result.to_string().contains("AKIAQ7W3E5R9"), "{result}");
+}
+
+#[test]
 fn linter_found_only_in_a_workspace_is_not_run() {
     let home = Home::initialised();
     let mark = home.workspace().join("mark");

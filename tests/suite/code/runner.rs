@@ -110,6 +110,28 @@ fn project_tests_are_counted_and_failures_explained() {
 }
 
 #[test]
+fn test_output_is_masked_escaped_and_labelled_untrusted() {
+    let Some(packages) = packages(PYTEST) else { return };
+    let home = Home::initialised();
+    packages.install(&home, "project");
+    let test = "def test_bad():\n    print('api_key=hunter2hunter2 \\x1b[2J\\u202eend')\n    \
+                assert 0, 'password=hunter3hunter3 \\u202edne'\n";
+    home.file("project/test_x.py", test);
+    let daemon = Daemon::start_in(home);
+    let result = run(&daemon, &json!({"path": "project"}));
+    let seen = &result["output"];
+    assert_eq!((&seen["outcome"], &seen["untrusted"]), (&json!("failed"), &json!(true)), "{result}");
+    assert!(seen["notice"].as_str().unwrap().contains("not instructions"), "{seen}");
+    let text = seen.to_string();
+    for hidden in ["hunter2", "hunter3", "\\u001b", "\u{202e}"] {
+        assert!(!text.contains(hidden), "{hidden}: {text}");
+    }
+    for shown in ["[redacted", "\\\\u{202e}"] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+}
+
+#[test]
 fn missing_tests_and_a_failed_run_are_distinct() {
     let Some(packages) = packages(PYTEST) else { return };
     let home = Home::initialised();

@@ -1,8 +1,6 @@
 //! Manifests of a public system, unchanged: checked, tested, and called. Manifests made by `sinew manifest import`
 //! and `sinew manifest new`.
 
-use std::os::unix::fs::PermissionsExt;
-
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
 
@@ -17,7 +15,7 @@ const FILES: [(&str, &str, usize); 4] = [
     ("n8n.yaml", N8N, 5),
     ("tool-v2.0-complex.yaml", include_str!("../../fixtures/aios/tool-v2.0-complex.yaml"), 2),
 ];
-const CORE: &str =
+pub(super) const CORE: &str =
     "tool:\n  schema_version: 2.0\n  id: a\n  type: cli\n  name: n\n  version: 1.0.0\n  description: d\n";
 
 fn check(home: &Home, name: &str, text: &str, code: i32) -> Value {
@@ -130,39 +128,6 @@ fn imported_server_is_pinned_and_can_be_called() {
     let complained = daemon.agent().execute("fake.complain", &json!({}));
     assert_eq!(complained["success"], false, "{complained}");
     assert_eq!(complained["output"], json!({"is_error": true, "text": "no such task"}), "{complained}");
-}
-
-/// Home with a server that needs the variable `FAKE_KEY`.
-fn home_with_variable() -> Home {
-    let home = Home::initialised().without_automatic_modes();
-    let server = home.file("server.py", include_str!("server.py")).display().to_string();
-    let manifest = format!(
-        "{}  mcp_specific:\n    server_command: python3\n    server_args: [{server:?}]\n    environment_variables: [FAKE_KEY]\n  \
-         commands:\n    - {{name: look, category: read_only, risk_level: low, parameters: []}}\n",
-        CORE.replace("id: a", "id: fake").replace("type: cli", "type: mcp")
-    );
-    put(&home, "fake.yaml", &manifest);
-    home
-}
-
-/// A started server gets the variables that its manifest names, and no others, from the key store.
-#[test]
-fn started_server_gets_only_its_named_variables() {
-    let daemon = Daemon::start_in(home_with_variable());
-    let missing = daemon.agent().execute("fake.look", &json!({}));
-    assert_eq!(missing["success"], false, "{missing}");
-    assert!(missing.to_string().contains("keys: {fake_key: {host: fake"), "{missing}");
-    let home = home_with_variable();
-    let file = home.user_home().join("fake.key");
-    std::fs::write(&file, "sk-fake\n").unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-    let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
-    let entry = format!("\nkeys: {{fake_key: {{host: fake, key_file: {:?}}}}}\n", file.display().to_string());
-    home.configure("sinew.yaml", &text.replace("\nkeys: {}\n", &entry));
-    let daemon = Daemon::start_in(home);
-    let looked = daemon.agent().execute("fake.look", &json!({}));
-    let variables = looked["output"]["variables"].as_array().unwrap_or_else(|| panic!("{looked}"));
-    assert!(variables.contains(&json!("FAKE_KEY")) && !variables.contains(&json!("SINEW_HOME")), "{looked}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ def tools():
     words = content(WORDS) or "Says it again"
     health = content(HEALTH) or "health_check"
     late = (content(LATE) or "").split()
-    named = late + ["add", "slow", "die", "flood", "blank", "chatter", "complain", "look", "write", "quit", "health_check"]
+    named = late + ["add", "slow", "die", "flood", "blank", "chatter", "complain", "look", "leak", "write", "quit", "health_check"]
     others = [{"name": name, "description": health if name == "health_check" else name, "inputSchema": {"type": "object"},
                "annotations": {"readOnlyHint": True, "title": "harmless"}} for name in named]
     return [{"name": "echo", "description": words, "inputSchema": {"type": "object"}}] + others
@@ -69,12 +69,35 @@ def call(name, given, meta):
         found = {"born": BORN, "calls": calls, "content": content(path), "traceparent": meta.get("traceparent"),
                  "variables": sorted(os.environ), "file": os.path.exists(path)}
         return {"content": [], "structuredContent": found}
+    if name == "leak":
+        return leak(given["how"], meta)
     if name == "write":
         for file in given["files"]:
             with open(file, "w") as out:
                 out.write("made by the server")
         return text("written in call %d" % calls)
     return text(json.dumps({"status": "ok", "more": 1}))
+
+
+def leak(how, meta):
+    """Reveals the value of FAKE_KEY in one of the ways that a server has."""
+    value = os.environ["FAKE_KEY"]
+    if how == "structured":
+        return {"content": [], "structuredContent": {value: [{"a": "b %s c" % value}]}}
+    if how == "error":
+        return {**text(value + " is no good"), "isError": True}
+    if how == "rpc":
+        raise ValueError("no: " + value)
+    if how == "progress":
+        say({"method": "notifications/progress",
+             "params": {"progressToken": meta["progressToken"], "progress": 1, "message": "with " + value}})
+        return text("done")
+    if how == "crash":
+        # The end that Sinew keeps, 2048 bytes, begins within the first value.
+        sys.stderr.write(value + "x" * (2040 - len(value)) + value)
+        sys.stderr.flush()
+        os._exit(3)
+    return text("%s and %s" % (value, value))
 
 
 for line in sys.stdin:
@@ -97,7 +120,10 @@ for line in sys.stdin:
         say({"id": number, "result": {**page, "resultType": "complete"}})
     elif method == "tools/call":
         calls += 1
-        say({"id": number, "result": call(params["name"], params.get("arguments", {}), meta)})
+        try:
+            say({"id": number, "result": call(params["name"], params.get("arguments", {}), meta)})
+        except ValueError as error:
+            say({"id": number, "error": {"code": -32000, "message": str(error)}})
     elif method == "ping":
         say({"id": number, "result": {}})
     else:

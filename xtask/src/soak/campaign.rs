@@ -126,7 +126,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "the daemon serves in unusual environments, and no program runs outside a sandbox",
         target: 9,
         unit: "environments",
-        guard: "",
+        guard: "process 1 was taken for visible without a look at `/proc`: with hidden processes, `check_process_health` reported `not_running`",
         run: |session| suite_tests::run(session, "campaigns::environments"),
     },
     Campaign {
@@ -134,7 +134,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "memory, descriptors and threads stay flat under load with faults",
         target: 240,
         unit: "minutes",
-        guard: "",
+        guard: "the read half of an ended connection was not closed: descriptors grew within 3 minutes",
         run: |session| suite_tests::run(session, "long_life::soak"),
     },
     Campaign {
@@ -158,7 +158,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "a program that resists termination is ended within 0.1 s of its deadline",
         target: 1_000,
         unit: "programs",
-        guard: "",
+        guard: "the kill came a second after the grace period: the first program was reported 1.03 s late",
         run: crate_tests::deadlines,
     },
     Campaign {
@@ -166,7 +166,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "the judge, its explanation and the model agree",
         target: 100_000_000,
         unit: "verdicts",
-        guard: "",
+        guard: "the path of the opened handle was not compared with forbidden paths: judge and model disagreed within 2 s",
         run: crate_tests::judge,
     },
     Campaign {
@@ -174,7 +174,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "a call runs as approved, once, under every order of events",
         target: 100_000,
         unit: "schedules of each kind",
-        guard: "",
+        guard: "the digest of an approval was not compared with that of the call: within four schedules a changed call ran",
         run: crate_tests::schedules,
     },
     Campaign {

@@ -212,7 +212,7 @@ impl McpClient {
         };
         match context.credential {
             Some(credential) => result
-                .map(|text| server_key::mask_key(text, credential))
+                .map(|text| server_key::mask_message(text, credential))
                 .map_err(|error| error.masked(credential)),
             None => result,
         }

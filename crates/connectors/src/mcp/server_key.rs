@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use manifest::{KeyRequirement, Manifest, McpSection};
-use outbound::{Credential, KeySources};
+use outbound::{ApiKey, Credential, KeySources};
+use sandbox::ConfinedCommand;
 use serde_json::{Map, Value};
 use tool::{Failure, FailureKind};
 use url::Url;
@@ -159,10 +160,38 @@ impl ServerVariables {
         }).collect()
     }
 
+    /// Returns the values that a prepared server gets.
+    pub(crate) fn values_in(&self, confined: &ConfinedCommand) -> ServerSecrets {
+        let values = self.variables.iter().filter_map(|(name, ..)| confined.variable(name)?.to_str());
+        ServerSecrets(values.filter_map(ApiKey::parse).collect())
+    }
+
     /// Names the variables for an approval request.
     pub(crate) fn describe(&self) -> Option<String> {
         let names: Vec<&str> = self.variables.iter().map(|(name, ..)| name.as_str()).collect();
         (!names.is_empty()).then(|| format!("the server gets {}", names.join(", ")))
+    }
+}
+
+/// Values of the variables that a started server got. They are masked in everything that it writes.
+#[derive(Debug, Default)]
+pub(crate) struct ServerSecrets(Vec<ApiKey>);
+
+/// Text of a server without its secrets.
+pub(crate) trait MaskSecrets {
+    /// Returns the text with each secret masked, or `None` if it contains none.
+    fn mask_secrets(&self, text: &str) -> Option<String>;
+}
+
+impl MaskSecrets for Credential {
+    fn mask_secrets(&self, text: &str) -> Option<String> {
+        self.mask(text)
+    }
+}
+
+impl MaskSecrets for ServerSecrets {
+    fn mask_secrets(&self, text: &str) -> Option<String> {
+        self.0.iter().fold(None, |masked, value| value.mask(masked.as_deref().unwrap_or(text)).or(masked))
     }
 }
 
@@ -176,14 +205,14 @@ pub(crate) fn check_key_header(requirement: &KeyRequirement) -> Result<(), Strin
     }
 }
 
-/// Masks the key in a message of the server, which is displayed, stored and compared.
-pub(crate) fn mask_key(message: Value, credential: &Credential) -> Value {
-    let text = |text: String| credential.mask(&text).unwrap_or(text);
+/// Masks the secrets in a message of the server, which is displayed, stored and compared.
+pub(crate) fn mask_message(message: Value, secrets: &impl MaskSecrets) -> Value {
+    let text = |text: String| secrets.mask_secrets(&text).unwrap_or(text);
     match message {
         Value::String(message) => Value::String(text(message)),
-        Value::Array(all) => all.into_iter().map(|one| mask_key(one, credential)).collect(),
+        Value::Array(all) => all.into_iter().map(|one| mask_message(one, secrets)).collect(),
         Value::Object(all) => {
-            let all = all.into_iter().map(|(name, one)| (text(name), mask_key(one, credential)));
+            let all = all.into_iter().map(|(name, one)| (text(name), mask_message(one, secrets)));
             Value::Object(all.collect::<Map<_, _>>())
         }
         other => other,

@@ -9,11 +9,13 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::task::JoinSet;
+use tool::ProgressNote;
 use tool::result::SandboxTier;
 
 use super::http::McpRequestContext;
 use super::message::PendingResponse;
 use super::response_wait::{ReceivedMessage, ResponseWait};
+use super::server_key::{MaskSecrets, ServerSecrets, mask_message};
 use crate::error::McpError;
 
 /// Allowance for the message around a result.
@@ -37,13 +39,19 @@ pub(crate) struct StdioTransport {
     /// Bytes and whitespace bytes received since the last request.
     received_bytes: usize,
     blank_bytes: usize,
+    /// Values of the server's own variables.
+    secrets: ServerSecrets,
     stderr_tail: Arc<Mutex<VecDeque<u8>>>,
     /// Task that reads standard error until it closes.
     stderr_task: JoinSet<()>,
 }
 
 impl StdioTransport {
-    pub(crate) fn new(served: InteractiveProgram, pipes: StdioPipes) -> StdioTransport {
+    pub(crate) fn new(
+        served: InteractiveProgram,
+        pipes: StdioPipes,
+        secrets: ServerSecrets,
+    ) -> StdioTransport {
         let StdioPipes { input, output, errors } = pipes;
         let text = Arc::default();
         let mut stderr_task = JoinSet::new();
@@ -57,6 +65,7 @@ impl StdioTransport {
             partial,
             received_bytes: 0,
             blank_bytes: 0,
+            secrets,
             stderr_tail: text,
             stderr_task,
         }
@@ -70,19 +79,33 @@ impl StdioTransport {
         self.process.is_alive()
     }
 
-    /// Ends the process and waits for the post-run cleanup. Returns the end of its standard error, escaped
-    /// for display.
+    /// Ends the process and waits for the post-run cleanup. Returns the end of its standard error without
+    /// secrets, escaped for display.
     pub(crate) async fn close(self) -> (Result<(), McpError>, String) {
-        let StdioTransport { process, mut stderr_task, stderr_tail: text, .. } = self;
+        let StdioTransport { process, mut stderr_task, stderr_tail: text, secrets, .. } = self;
         let ended = process.end().await.map(drop);
         // All writers have ended, so the task ends by itself; the timeout is a safeguard.
         let _ = tokio::time::timeout(STDERR_TIMEOUT, stderr_task.join_next()).await;
         let text: Vec<u8> = text.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
-        (ended.map_err(McpError::from), tool::text::escape_invisible(&String::from_utf8_lossy(&text)))
+        let text = String::from_utf8_lossy(&text);
+        let masked = secrets.mask_secrets(&text);
+        (ended.map_err(McpError::from), tool::text::escape_invisible(masked.as_deref().unwrap_or(&text)))
     }
 
-    /// Sends a request and waits for its response. Other messages are answered or ignored meanwhile.
+    /// Sends a request and waits for its response, in which the server's own secrets are masked. Other messages
+    /// are answered or ignored meanwhile.
     pub(crate) async fn request(
+        &mut self,
+        awaited: PendingResponse,
+        request: &Value,
+        context: McpRequestContext<'_>,
+    ) -> Result<Value, McpError> {
+        let result = self.unmasked_response(awaited, request, context).await;
+        let masked = result.map(|response| mask_message(response, &self.secrets));
+        masked.map_err(|error| error.masked(&self.secrets))
+    }
+
+    async fn unmasked_response(
         &mut self,
         awaited: PendingResponse,
         request: &Value,
@@ -96,7 +119,10 @@ impl StdioTransport {
             match response_wait.receive(line).await? {
                 ReceivedMessage::Response(response) => return Ok(response),
                 ReceivedMessage::ServerRequest(reply) => out.extend(to_line(&reply)),
-                ReceivedMessage::Progress(note) => context.report_progress(note),
+                ReceivedMessage::Progress(note) => {
+                    let message = self.secrets.mask_secrets(&note.message).unwrap_or(note.message);
+                    context.progress.report(ProgressNote { message, ..note });
+                }
                 ReceivedMessage::Ignored => {}
             }
         }

@@ -22,7 +22,7 @@ use super::client::{ClientTransport, McpClient};
 use super::health_check::ServerHealthCheck;
 use super::http::{McpRequestContext, StreamableHttpTransport};
 use super::idle_clients::{ClientOwner, IdleClients};
-use super::server_key::ServerKey;
+use super::server_key::{ServerKey, ServerSecrets};
 use super::server_pins::ServerPins;
 use super::sse::SseTransport;
 use super::stdio::StdioTransport;
@@ -48,8 +48,8 @@ pub(crate) struct Upstream {
 
 /// Target of a connection.
 pub(crate) enum ConnectTarget {
-    /// Sandboxed process, with the owner that may reuse it, if any.
-    Process(Box<ConfinedCommand>, Option<ClientOwner>),
+    /// Sandboxed process, with the owner that may reuse it, if any, and the secrets that it gets.
+    Process(Box<ConfinedCommand>, Option<ClientOwner>, ServerSecrets),
     /// Streamable HTTP endpoint.
     Http(String, ClientOwner),
     /// SSE endpoint; its stream is open for one call.
@@ -61,7 +61,7 @@ pub(crate) enum ConnectTarget {
 impl ConnectTarget {
     fn owner(&self) -> Option<&ClientOwner> {
         match self {
-            ConnectTarget::Process(_, owner) => owner.as_ref(),
+            ConnectTarget::Process(_, owner, _) => owner.as_ref(),
             ConnectTarget::Http(_, owner) => Some(owner),
             ConnectTarget::Sse(_) | ConnectTarget::WebSocket(_) => None,
         }
@@ -240,13 +240,13 @@ impl Upstream {
         context: McpRequestContext<'_>,
     ) -> Result<McpClient, (CallAbort, String)> {
         // A process that can write runs only the requested call, no health check.
-        let is_checked = !matches!(target, ConnectTarget::Process(_, None));
+        let is_checked = !matches!(target, ConnectTarget::Process(_, None, _));
         let line = match target {
-            ConnectTarget::Process(confined, _) => {
+            ConnectTarget::Process(confined, _, secrets) => {
                 let started = self.sandbox.start_interactive(*confined).await;
                 let (served, pipes) =
                     started.map_err(|error| (CallAbort::BeforeCall(error.into()), String::new()))?;
-                ClientTransport::Stdio(Box::new(StdioTransport::new(served, pipes)))
+                ClientTransport::Stdio(Box::new(StdioTransport::new(served, pipes, secrets)))
             }
             ConnectTarget::Http(url, _) => {
                 ClientTransport::Http(StreamableHttpTransport::new(&self.gateway, &url))

@@ -1,11 +1,11 @@
-//! Checks of functions: valid syntax, and no use of modules or files.
+//! Checks of functions: valid syntax, a function to call, and no use of modules or files.
 
 use strict_yaml::{Document, YamlNode};
 
 use super::{RuleInput, functions};
 use crate::diagnostic::DiagnosticCode;
 use crate::diagnostic_collector::{DiagnosticCollector, FieldPosition};
-use crate::forbidden_calls;
+use crate::{forbidden_calls, missing_export};
 
 pub(super) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<'_>) {
     for kind in ["helpers", "processors", "validators"] {
@@ -24,6 +24,11 @@ pub(super) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<
                     &message,
                     "a function is self-contained: remove it",
                 );
+            } else if let Some(why) = missing_export::find_missing_export(text) {
+                let message = format!("the {singular} `{id}` gives no function to call: {why}");
+                let at = FieldPosition::node(function, &field);
+                let fix = "end it with `module.exports = { NAME };`, where NAME is its function";
+                findings.add(DiagnosticCode::UnresolvedReference, at, &message, fix);
             } else if let Err(problem) = (subject.syntax)(text) {
                 let message = format!("the {singular} `{id}` cannot be parsed: {}", problem.message);
                 let inside = (problem.line.saturating_sub(1), problem.column.saturating_sub(1));

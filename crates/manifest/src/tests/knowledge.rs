@@ -62,6 +62,16 @@ fn function_that_uses_modules_or_files_is_refused() {
 }
 
 #[test]
+fn missing_export_is_found_at_load() {
+    for function in ["function f(a) { return a; }\\nmodule.exports = { g };", "const f = (a) => a;"] {
+        let text = functions(&format!(
+            "    processors:\n      - {{id: p, language: javascript, function: \"{function}\"}}\n"
+        ));
+        check(&text, &[(UnresolvedReference, 10, "tool.executable_knowledge.processors[0].function")]);
+    }
+}
+
+#[test]
 fn duplicate_names_are_refused() {
     let twice = "    helpers:\n      - {id: h, language: javascript, runtime: isolated_vm, function: f}\n      \
                  - {id: h, language: javascript, runtime: isolated_vm, function: g}\n";

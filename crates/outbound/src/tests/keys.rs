@@ -126,5 +126,7 @@ fn repeated_keys_are_masked() {
     assert_eq!(credential.mask("nothing of it"), None);
     assert_eq!(credential.mask("key-5b1c, cut: key-5b1…").as_deref(), Some("[key], cut: [key]"));
     assert_eq!(credential.mask("too little to tell: ke…"), None);
+    assert_eq!(credential.mask("y-5b1c is the end").as_deref(), Some("[key] is the end"));
+    assert_eq!(credential.mask("b1c is too short"), None);
     assert!(!format!("{credential:?}").contains("5b1c"));
 }

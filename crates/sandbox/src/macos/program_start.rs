@@ -16,7 +16,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tool::result::SandboxTier;
 
-use super::processes::{self, ListedProcess};
+use super::processes::{self, ListedProcess, ProcessSamples};
 use super::profile;
 use crate::launch::launcher::{ControlChannel, RunRequest, STDIO_COUNT, SetupChannel};
 use crate::launch::spec::{RunLimits, RunSpec};
@@ -204,6 +204,8 @@ fn watch(
 ) -> io::Result<(Option<RunEnd>, ExitStatus)> {
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     let (mut why, mut kill_at, mut look_at) = (None, None, Instant::now() + SAMPLE_INTERVAL);
+    let mut samples = ProcessSamples::default();
+    let own = i32::try_from(std::process::id()).unwrap_or(-1);
     loop {
         if let Some(status) = child.try_wait()? {
             signal_all(leader, Signal::SIGKILL, &descendants(std::process::id()));
@@ -217,7 +219,7 @@ fn watch(
         }
         if why.is_none() && now >= look_at {
             look_at = now + SAMPLE_INTERVAL;
-            why = exceeded_limit(&spec.limits, &running(leader));
+            why = samples.exceeded_limit((own, leader.as_raw()), &all_processes(), &spec.limits);
             kill_at = why.map(|_| now);
         }
         if kill_at.is_some_and(|at| now >= at) {
@@ -228,16 +230,6 @@ fn watch(
             signal_all(leader, Signal::SIGKILL, &descendants(child.id()));
             why = Some(RunEnd::Cancelled);
         }
-    }
-}
-
-/// Returns the reason to end a run with these processes, if there is one.
-fn exceeded_limit(limits: &RunLimits, running: &[ListedProcess]) -> Option<RunEnd> {
-    let memory: u64 = running.iter().map(|one| one.memory_bytes).sum();
-    match (memory > limits.memory_bytes, running.len() as u64 > limits.processes) {
-        (true, _) => Some(RunEnd::OutOfMemory),
-        (false, true) => Some(RunEnd::TooManyProcesses),
-        (false, false) => None,
     }
 }
 
@@ -260,18 +252,16 @@ fn signal_all(leader: Pid, signal: Signal, others: &[ListedProcess]) {
     }
 }
 
-/// Returns the program and its descendants, without the `ps` process that produces the list.
-fn running(leader: Pid) -> Vec<ListedProcess> {
-    let own = i32::try_from(std::process::id()).unwrap_or(-1);
-    let all = descendants(std::process::id()).into_iter();
-    all.filter(|one| one.parent != own || one.process == leader.as_raw()).collect()
-}
-
 /// Returns all descendants of a process.
 fn descendants(of: u32) -> Vec<ListedProcess> {
+    processes::descendants(i32::try_from(of).unwrap_or(-1), &all_processes())
+}
+
+/// Returns the processes of the machine. Empty if `ps` could not be run.
+fn all_processes() -> Vec<ListedProcess> {
     let listed = Command::new("/bin/ps").args(["-axo", "pid=,ppid=,rss="]).env_clear().output();
     let text = listed.map(|listed| String::from_utf8_lossy(&listed.stdout).into_owned()).unwrap_or_default();
-    processes::descendants(i32::try_from(of).unwrap_or(-1), &processes::parse(&text))
+    processes::parse(&text)
 }
 
 fn children_usage() -> io::Result<ResourceUsage> {

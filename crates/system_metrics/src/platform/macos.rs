@@ -3,18 +3,17 @@
 use std::process::{Command, Stdio};
 
 use super::MetricResult;
-use crate::disks::{self, MountEntry};
-use crate::gpu;
-use crate::network::{self, InterfaceCounters};
-use crate::pressure;
+use super::macos_queries as queries;
+use crate::disks::MountEntry;
+use crate::network::InterfaceCounters;
 use crate::snapshot::{Gpu, Temperature};
 
 pub(crate) fn mounts() -> MetricResult<Vec<MountEntry>> {
-    Ok(disks::parse_macos_mounts(&program_output("/sbin/mount", &[])?))
+    queries::mounts(&program_output)
 }
 
 pub(crate) fn counters() -> MetricResult<InterfaceCounters> {
-    Ok(network::parse_macos_counters(&program_output("/usr/sbin/netstat", &["-ibn"])?))
+    queries::counters(&program_output)
 }
 
 pub(crate) fn temperatures() -> MetricResult<Vec<Temperature>> {
@@ -22,14 +21,7 @@ pub(crate) fn temperatures() -> MetricResult<Vec<Temperature>> {
 }
 
 pub(crate) fn gpus() -> MetricResult<Vec<Gpu>> {
-    let found = gpu::parse_ioreg(&program_output(
-        "/usr/sbin/ioreg",
-        &["-r", "-d", "1", "-w", "0", "-c", "IOAccelerator"],
-    )?);
-    match found.is_empty() {
-        true => Err("the registry of this Mac has no accelerator".to_owned()),
-        false => Ok(found),
-    }
+    queries::gpus(&program_output)
 }
 
 /// Always `None`: macOS has no pressure stall information.
@@ -38,9 +30,7 @@ pub(crate) fn pressure_stalls(_what: &str) -> Option<String> {
 }
 
 pub(crate) fn memory_level() -> Option<f64> {
-    pressure::level_from_sysctl(
-        &program_output("/usr/sbin/sysctl", &["-n", "kern.memorystatus_vm_pressure_level"]).ok()?,
-    )
+    queries::memory_level(&program_output)
 }
 
 fn program_output(program: &str, arguments: &[&str]) -> MetricResult<String> {

@@ -6,6 +6,8 @@ mod linux;
 #[cfg(target_os = "macos")]
 mod macos;
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+mod macos_queries;
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
 mod ps;
 
 #[cfg(target_os = "linux")]

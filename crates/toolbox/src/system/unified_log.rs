@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tool::{Failure, FailureKind};
 
-use super::bounded_command::{self, ExceededLimit};
+use super::bounded_command::{self, ExceededLimit, ProgramOutput};
 use super::log_record::{LogLevel, LogQuery, LogRecord, LogResult};
 
 const PROGRAM: &str = "/usr/bin/log";
@@ -20,6 +20,11 @@ const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
 pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
     let output = bounded_command::run(PROGRAM, &log_arguments(query), TIMEOUT, MAX_OUTPUT_BYTES)
         .map_err(|error| Failure::from_io("`/usr/bin/log` could not be started", &error))?;
+    to_result(query, &output)
+}
+
+/// Converts what the program printed into entries, or into the reason why there are none.
+fn to_result(query: &LogQuery, output: &ProgramOutput) -> Result<LogResult, Failure> {
     if ["Must be admin", "Operation not permitted"].iter().any(|phrase| output.stderr.contains(phrase)) {
         let message = "macOS shows its log to administrators only";
         let hint = "run Sinew as a user of the group admin, or read a file in /var/log with `file`";
@@ -140,5 +145,39 @@ mod tests {
             7,
             "show, style, its value, last, its value, predicate, its value: {words:?}"
         );
+    }
+
+    #[test]
+    fn each_end_of_log_show_has_its_result() {
+        let output = |stdout: &str, stderr: &str, exceeded_limit: Option<ExceededLimit>| ProgramOutput {
+            stdout: stdout.into(),
+            stderr: stderr.to_owned(),
+            succeeded: stderr.is_empty() && exceeded_limit.is_none(),
+            exceeded_limit,
+        };
+        let entry = |text: &str| format!("{{\"messageType\":\"Default\",\"eventMessage\":\"{text}\"}}\n");
+        let two = format!("{}{}{{\"count\":2,\"finished\":1}}\n", entry("a"), entry("b"));
+        let refused = |stderr: &str| to_result(&test_query(5), &output("", stderr, None)).unwrap_err();
+        let admin = refused("log: Could not open local log store: Operation not permitted\n");
+        assert_eq!(admin.kind, FailureKind::Unreadable);
+        assert_eq!(refused("log: Must be admin to run 'show' command\n").kind, FailureKind::Unreadable);
+        let bad = refused("log: Bad predicate (near x)\nusage: log show\n");
+        assert_eq!(
+            (bad.kind, bad.message.as_str()),
+            (FailureKind::Io, "`/usr/bin/log` failed: log: Bad predicate (near x)")
+        );
+        let found = |output| to_result(&test_query(5), &output).unwrap();
+        let all = found(output(&two, "", None));
+        assert_eq!((all.found, all.exceeded_limit), (2, None), "the summary is no entry");
+        assert_eq!(found(output("", "", None)).found, 0, "a quiet machine is no failure");
+        let cut = found(output(&entry("a"), "", Some(ExceededLimit::Time)));
+        assert_eq!((cut.found, cut.exceeded_limit), (1, Some("time")));
+        let nothing_yet = found(output("", "", Some(ExceededLimit::Time)));
+        assert_eq!((nothing_yet.found, nothing_yet.exceeded_limit), (0, Some("time")));
+        let torn = format!("{}{{\"eventMessage\":\"cu", entry("a"));
+        let cut = found(output(&torn, "", Some(ExceededLimit::Bytes)));
+        assert_eq!((cut.found, cut.exceeded_limit), (1, Some("bytes")));
+        let newest = to_result(&test_query(1), &output(&two, "", None)).unwrap();
+        assert_eq!((newest.records[0].message.as_str(), newest.found), ("b", 2));
     }
 }

@@ -77,6 +77,23 @@ pub(super) fn parse_lsof_pids(text: &str) -> Vec<i64> {
     text.lines().filter_map(|line| line.strip_prefix('p')?.parse().ok()).collect()
 }
 
+/// Counts the sockets of a `netstat -an` table that listen on this port: state LISTEN for TCP, unconnected for
+/// UDP. The port follows the last dot of an address.
+pub(super) fn listening_sockets(table: &str, port: u16) -> usize {
+    let port = port.to_string();
+    let listens = |line: &&str| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [protocol, _, _, local, foreign, state @ ..] = columns.as_slice() else { return false };
+        let waits = match protocol.get(..3) {
+            Some("tcp") => state.first() == Some(&"LISTEN"),
+            Some("udp") => *foreign == "*.*",
+            _ => false,
+        };
+        waits && local.rsplit_once('.').is_some_and(|(_, of)| of == port)
+    };
+    table.lines().filter(listens).count()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
