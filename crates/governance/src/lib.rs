@@ -11,6 +11,7 @@
 
 pub mod dry_run;
 pub mod files;
+pub mod name_lists;
 pub mod policy_environment;
 pub mod rule_trace;
 pub mod rules;
@@ -46,6 +47,7 @@ mod policy;
 mod policy_queries;
 mod prechecked;
 mod problems;
+mod program_access;
 mod program_folders;
 mod project;
 mod rates;
@@ -71,6 +73,7 @@ pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};
 pub use prechecked::Prechecked;
 pub use problems::PolicyError;
+pub use program_access::ProgramAccess;
 pub use replay::RecordedCall;
 pub use situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use verdict::{ApprovalRequired, Denial, Permit, Verdict};

@@ -28,6 +28,7 @@ use crate::denial_reason::DenialReason;
 use crate::effective_policy::EffectivePolicy;
 use crate::glob::PathGlobs;
 use crate::judge::DecisionInput;
+use crate::path_list::PathList;
 use crate::path_rules;
 use crate::pattern::PathPattern;
 use crate::policy_environment::PolicyEnvironment;
@@ -145,6 +146,11 @@ impl ProjectRules {
     /// Returns the rules of a tool in the project: its entry, or the forbidden paths of the project.
     pub(crate) fn effective_policy<'a>(&'a self, home: &EffectivePolicy<'a>) -> EffectivePolicy<'a> {
         home.with_rules(self.rules_of(home.definition))
+    }
+
+    /// Returns the paths that a tool without a list of its own may write to.
+    pub(crate) fn write_scope(&self) -> Option<&PathList> {
+        self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref())
     }
 
     /// Returns the rules of the project, by tool.
