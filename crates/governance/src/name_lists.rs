@@ -125,7 +125,10 @@ impl<'p> NameLists<'p> {
 
     /// Adds the workspaces.
     pub fn add_workspaces(&mut self, workspaces: &Workspaces) -> Result<(), PatternError> {
-        workspaces.iter().map(Workspace::root).try_for_each(|root| self.add_folder(root, NameRelevance::Sought))
+        workspaces
+            .iter()
+            .map(Workspace::root)
+            .try_for_each(|root| self.add_folder(root, NameRelevance::Sought))
     }
 
     /// Adds a folder with everything below it.

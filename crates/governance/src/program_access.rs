@@ -56,8 +56,9 @@ impl ProgramAccess {
 
     /// Returns the workspaces and listed folders that grant an access.
     pub fn granted_folders(&self, access: PathAccess) -> impl Iterator<Item = &Path> {
-        let is_granted =
-            move |folder: &&Workspace| !access.is_modifying() || folder.access() == WorkspaceAccess::ReadWrite;
+        let is_granted = move |folder: &&Workspace| {
+            !access.is_modifying() || folder.access() == WorkspaceAccess::ReadWrite
+        };
         self.folders.iter().filter(is_granted).map(Workspace::root)
     }
 

@@ -4,7 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::dry_run::{DryRunResult, dry_run};
+use governance::dry_run::{DryRunResult, dry_run, dry_run_verdict};
+use governance::files::VerdictKind;
 use governance::{Policy, ProgramAccess, RateCounts, Situation, Workspaces};
 use guardrail::{InputSchema, ValidCall};
 use serde_json::{Value, json};
@@ -124,6 +125,18 @@ pub(super) fn judge(
 ) -> DryRunResult {
     let workspaces = workspaces.with_base(Some(base));
     dry_run(policy, &situation(&workspaces, mode), call)
+}
+
+/// Returns the verdict of `judge` alone.
+pub(super) fn verdict(
+    policy: &Policy,
+    workspaces: &Workspaces,
+    base: &Path,
+    mode: Mode,
+    call: &ValidCall,
+) -> VerdictKind {
+    let workspaces = workspaces.with_base(Some(base));
+    dry_run_verdict(policy, &situation(&workspaces, mode), call)
 }
 
 /// Returns the access of the program of a permitted call.

@@ -67,7 +67,7 @@ impl CommandSearch<'_> {
 
     /// Returns the words that may follow: those of the question, else those of each rule that matches so far, and one
     /// that no rule names.
-    fn next_words(&self, words: &[String]) -> BTreeSet<String> {
+    fn next_words(&self, words: &[String]) -> Vec<String> {
         let at = words.len();
         let open = || self.rules.iter().filter(|rule| is_open(rule, words));
         let of_rules = open().filter_map(|rule| rule.words.get(at)).flatten();
@@ -75,13 +75,17 @@ impl CommandSearch<'_> {
             // Rules forbid a program of that name in any folder, and so does the question mean it.
             Some(program) if at == 0 => {
                 let same = of_rules.filter(|word| file_name(word) == file_name(program)).cloned();
+                let others: BTreeSet<String> = same.filter(|word| word != program).collect();
                 let elsewhere = format!("/{}/{}", self.fresh, file_name(program));
-                same.chain([program.clone(), elsewhere]).collect()
+                [program.clone()].into_iter().chain(others).chain([elsewhere]).collect()
             }
-            Some(word) => BTreeSet::from([word.clone()]),
+            Some(word) => vec![word.clone()],
             // One word more than any rule has tells exact rules apart; further words do not matter.
-            None if at > 0 && !open().any(|rule| rule.words.len() >= at) => BTreeSet::new(),
-            None => of_rules.cloned().chain([self.fresh.clone()]).collect(),
+            None if at > 0 && !open().any(|rule| rule.words.len() >= at) => Vec::new(),
+            None => {
+                let known: BTreeSet<String> = of_rules.cloned().collect();
+                known.into_iter().chain([self.fresh.clone()]).collect()
+            }
         }
     }
 }

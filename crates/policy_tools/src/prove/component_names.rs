@@ -102,34 +102,40 @@ impl ComponentPatterns {
         names.ok_or_else(|| Incomplete("the patterns name every letter".to_owned()))
     }
 
-    /// Returns a name for each combination of patterns that includes a sought pattern with wildcards.
+    /// Returns a name for each combination of patterns that includes a sought pattern with wildcards. Of the avoided
+    /// patterns only those take part that a name would match otherwise: without a match there is nothing to avoid.
     fn wildcard_names(&self) -> Result<Vec<String>, Incomplete> {
-        let is_sought = |relevance: NameRelevance| relevance == NameRelevance::Sought;
-        let sought: Vec<&ComponentPattern> =
-            self.wildcards.iter().filter(|(_, of)| is_sought(*of)).map(|(pattern, _)| pattern).collect();
+        let (sought, avoided): (Vec<_>, Vec<_>) =
+            self.wildcards.iter().partition(|(_, relevance)| *relevance == NameRelevance::Sought);
+        let sought: Vec<ComponentPattern> = sought.into_iter().map(|(pattern, _)| pattern.clone()).collect();
         if sought.is_empty() {
             return Ok(Vec::new());
         }
-        let mut patterns: Vec<ComponentPattern> =
-            self.wildcards.iter().map(|(pattern, _)| pattern.clone()).collect();
-        // A literal matters only where a name of a sought pattern may have to differ from it.
+        let (mut patterns, mut others) = (sought.clone(), Vec::new());
+        others.extend(avoided.into_iter().map(|(pattern, _)| pattern.clone()));
         for (literal, is_folded) in &self.literals {
-            if sought.iter().any(|pattern| pattern.matches(literal) || (*is_folded && pattern.names_capitals())) {
-                let escaped: String = literal.chars().flat_map(|one| ['\\', one]).collect();
-                patterns.extend(ComponentPattern::parse(&escaped, *is_folded).into_iter().flatten());
-            }
+            let escaped: String = literal.chars().flat_map(|one| ['\\', one]).collect();
+            let literals = ComponentPattern::parse(&escaped, *is_folded).into_iter().flatten();
+            if self.sought.contains(literal) { patterns.extend(literals) } else { others.extend(literals) }
         }
-        let wanted: Vec<bool> =
-            patterns.iter().map(|pattern| sought.iter().any(|one| *one == pattern)).collect();
-        enumerate(&patterns, &wanted)
+        loop {
+            let names = enumerate(&patterns, sought.len())?;
+            let is_matched = |pattern: &ComponentPattern| names.iter().any(|name| pattern.matches(name));
+            let (matched, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_matched);
+            if matched.is_empty() {
+                return Ok(names);
+            }
+            patterns.extend(matched);
+            others = rest;
+        }
     }
 }
 
 /// Set of positions in patterns, sorted.
 type PatternState = Vec<(usize, usize)>;
 
-/// Returns a shortest name for each combination of patterns with a wanted one.
-fn enumerate(patterns: &[ComponentPattern], wanted: &[bool]) -> Result<Vec<String>, Incomplete> {
+/// Returns a shortest name for each combination of patterns with one of the first `wanted` ones.
+fn enumerate(patterns: &[ComponentPattern], wanted: usize) -> Result<Vec<String>, Incomplete> {
     let alphabet = alphabet(patterns);
     let mut start = PatternState::new();
     for (number, pattern) in patterns.iter().enumerate() {
@@ -144,7 +150,7 @@ fn enumerate(patterns: &[ComponentPattern], wanted: &[bool]) -> Result<Vec<Strin
             .filter(|(number, position)| patterns.get(*number).is_some_and(|one| one.len() == *position))
             .map(|(number, _)| *number)
             .collect();
-        let is_wanted = matched.iter().any(|number| wanted.get(*number) == Some(&true));
+        let is_wanted = matched.iter().any(|number| *number < wanted);
         if !is_reserved && is_wanted && combinations.insert(matched) {
             names.push(name.clone());
         }
@@ -152,7 +158,7 @@ fn enumerate(patterns: &[ComponentPattern], wanted: &[bool]) -> Result<Vec<Strin
             let next = next_state(patterns, &state, *character);
             let name = format!("{name}{character}");
             let is_reserved = matches!(name.as_str(), "." | "..");
-            let may_be_wanted = next.iter().any(|(number, _)| wanted.get(*number) == Some(&true));
+            let may_be_wanted = next.iter().any(|(number, _)| *number < wanted);
             if may_be_wanted && seen.insert((next.clone(), is_reserved)) {
                 if seen.len() > MAX_STATES {
                     return Err(Incomplete("too many patterns with wildcards to enumerate".to_owned()));
@@ -199,7 +205,8 @@ mod tests {
 
     fn names(sought: &[&str], avoided: &[&str]) -> Vec<String> {
         let of = |list: &[&str], relevance| {
-            let one = move |text: &&str| NamePattern { text: format!("/{text}"), is_folded: false, relevance };
+            let one =
+                move |text: &&str| NamePattern { text: format!("/{text}"), is_folded: false, relevance };
             list.iter().map(one).collect::<Vec<_>>()
         };
         representatives(&[of(sought, NameRelevance::Sought), of(avoided, NameRelevance::Avoided)].concat())
@@ -212,7 +219,7 @@ mod tests {
         assert_eq!(names(&[], &["x"]), ["y"]);
         assert_eq!(names(&[], &["?"]), ["x", "xx"]);
         // The only name of the sought pattern that is not avoided.
-        assert_eq!(names(&["[ab]"], &["a"]), ["x", "b", "a"]);
+        assert_eq!(names(&["[ab]"], &["a"]), ["x", "b"]);
         assert_eq!(names(&["*.pem"], &["a*"]), ["x", ".pem", "a.pem"]);
         assert_eq!(names(&["[.]?"], &[]), ["x", ".x"]);
     }

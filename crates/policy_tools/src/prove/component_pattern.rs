@@ -106,16 +106,6 @@ impl ComponentPattern {
         signature.extend(named.map(|token| self.token_matches(token, character)));
     }
 
-    /// Returns true if the pattern names a capital letter, so that it may not match a name in small letters.
-    pub(super) fn names_capitals(&self) -> bool {
-        let is_capital = |token: &Token| match token {
-            Token::Literal(character) => character.is_uppercase(),
-            Token::Class(ranges) => ranges.iter().any(|(low, high)| *high >= 'A' && *low <= 'Z'),
-            Token::AnyCharacter | Token::AnyText => false,
-        };
-        self.tokens.iter().any(is_capital)
-    }
-
     /// Returns the characters that the pattern names one by one.
     pub(super) fn literal_characters(&self) -> impl Iterator<Item = char> {
         self.tokens.iter().filter_map(|token| match token {

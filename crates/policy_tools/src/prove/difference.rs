@@ -112,7 +112,8 @@ impl ToolDiff<'_> {
         };
         let cases = source.cases(&CaseTarget::Anything)?;
         let all = cases.len();
-        let cases: Vec<ValidCall> = cases.into_iter().filter_map(|case| tool_calls.check(case).ok()).collect();
+        let cases: Vec<ValidCall> =
+            cases.into_iter().filter_map(|case| tool_calls.check(case).ok()).collect();
         let mut found: Vec<VerdictChange> = Vec::new();
         for mode in modes {
             for call in &cases {
@@ -128,16 +129,18 @@ impl ToolDiff<'_> {
             found.extend(self.program_changes(&cases, mode, (&one, &other))?);
         }
         match found.is_empty() && all > cases.len() {
-            true => Err(Incomplete(format!("{} of the calls to judge have invalid arguments", all - cases.len()))),
+            true => {
+                Err(Incomplete(format!("{} of the calls to judge have invalid arguments", all - cases.len())))
+            }
             false => Ok(found),
         }
     }
 
     fn verdict_change(&mut self, call: &ValidCall, mode: Mode) -> Option<VerdictChange> {
         self.judged += 1;
-        let judge = |policy| calls::judge(policy, self.workspaces, BASE.as_ref(), mode, call);
+        let judge = |policy| calls::verdict(policy, self.workspaces, BASE.as_ref(), mode, call);
         let (before, after) = (judge(self.before), judge(self.after));
-        let effect = match rank(after.verdict).cmp(&rank(before.verdict)) {
+        let effect = match rank(after).cmp(&rank(before)) {
             std::cmp::Ordering::Less => PolicyEffect::Tightens,
             std::cmp::Ordering::Equal => return None,
             std::cmp::Ordering::Greater => PolicyEffect::Loosens,
@@ -147,11 +150,16 @@ impl ToolDiff<'_> {
             tool: self.definition.name().to_string(),
             mode,
             arguments: Value::Object(call.arguments().clone()),
-            before: before.verdict.to_string(),
-            after: after.verdict.to_string(),
-            rule: deciding_rule(&after),
+            before: before.to_string(),
+            after: after.to_string(),
+            rule: self.rule(mode, call),
             detail: None,
         })
+    }
+
+    /// Returns the rule of the second policy that decides.
+    fn rule(&self, mode: Mode, call: &ValidCall) -> Option<RuleRef> {
+        deciding_rule(&calls::judge(self.after, self.workspaces, BASE.as_ref(), mode, call))
     }
 
     /// Returns the files that programs of permitted calls may read or change under one policy only.
@@ -166,9 +174,9 @@ impl ToolDiff<'_> {
         for call in cases {
             let access = |policy| calls::program_access(policy, self.workspaces, mode, call);
             let (Some(before), Some(after)) = (access(self.before), access(self.after)) else { break };
-            let judge = |policy| calls::judge(policy, self.workspaces, BASE.as_ref(), mode, call);
+            let judge = |policy| calls::verdict(policy, self.workspaces, BASE.as_ref(), mode, call);
             let (old, new) = (judge(self.before), judge(self.after));
-            if old.verdict == VerdictKind::Deny || old.verdict != new.verdict {
+            if old == VerdictKind::Deny || old != new {
                 continue;
             }
             let folders = |one: &governance::ProgramAccess| {
@@ -200,9 +208,9 @@ impl ToolDiff<'_> {
                         tool: self.definition.name().to_string(),
                         mode,
                         arguments: Value::Object(call.arguments().clone()),
-                        before: old.verdict.to_string(),
-                        after: new.verdict.to_string(),
-                        rule: deciding_rule(&new),
+                        before: old.to_string(),
+                        after: new.to_string(),
+                        rule: self.rule(mode, call),
                         detail: Some(format!("its program {negation} {verb} {path}")),
                     });
                 }

@@ -64,8 +64,12 @@ impl Question {
             [single] => split_words(single)?,
             several => several.to_vec(),
         };
-        let mut question =
-            Question { effect: Effect::Run(Vec::new()), mode: None, attendance: Attendance::Either, tool: None };
+        let mut question = Question {
+            effect: Effect::Run(Vec::new()),
+            mode: None,
+            attendance: Attendance::Either,
+            tool: None,
+        };
         let mut rest: &[String] = &words;
         while let Some(shorter) = question.take_condition(rest)? {
             rest = shorter;

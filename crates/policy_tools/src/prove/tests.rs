@@ -3,20 +3,22 @@
 mod random_policy;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use governance::dry_run::dry_run;
+use governance::dry_run::dry_run_verdict;
 use governance::files::VerdictKind;
 use governance::policy_environment::{NameComparison, PathVariables, PolicyEnvironment, ProtectedFolders};
 use governance::suggested_change::PolicyFile;
 use governance::{Policy, RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
+use guardrail::ValidCall;
 use serde_json::{Value, json};
 use tool::{Category, Mode, RiskLevel, ToolDefinition, ToolSpec};
 
-use self::random_policy::{RandomPolicy, Rng};
+use self::random_policy::{RandomPolicy, Rng, files};
+use super::calls::ToolCalls;
 use super::*;
 use crate::compare::PolicyEffect;
-use crate::judge_tests::{self, complete_safety_file, valid_call, whole_tools};
+use crate::judge_tests::{self, complete_safety_file, whole_tools};
 
 fn environment() -> PolicyEnvironment {
     PolicyEnvironment {
@@ -28,18 +30,27 @@ fn environment() -> PolicyEnvironment {
 
 /// Builds a policy that replaces the built-in one.
 fn policy(tools: &str, safety: &str) -> Policy {
+    static EMPTY: LazyLock<Policy> = LazyLock::new(|| {
+        let environment = environment();
+        let texts = [
+            (PolicyFile::Modes, "extends: none\nmodes: {NORMAL: {}}\n".to_owned()),
+            (PolicyFile::Tools, format!("extends: none\n{}", whole_tools("tools: {}\n"))),
+        ];
+        texts.iter().fold(Policy::embedded(&environment).unwrap(), |policy, (file, text)| {
+            policy.with_user_text(*file, text, &environment).unwrap()
+        })
+    });
     let environment = environment();
-    let texts = [
-        (PolicyFile::Modes, "modes: {NORMAL: {}}\n".to_owned()),
-        (PolicyFile::Tools, whole_tools(tools)),
-        (PolicyFile::Safety, complete_safety_file(safety)),
-    ];
-    texts.iter().fold(Policy::embedded(&environment).unwrap(), |policy, (file, text)| {
-        let text = format!("extends: none\n{text}");
+    let with = |policy: &Policy, file, text: String| {
         policy
-            .with_user_text(*file, &text, &environment)
+            .with_user_text(file, &format!("extends: none\n{text}"), &environment)
             .unwrap_or_else(|error| panic!("{error}\n{text}"))
-    })
+    };
+    let changed = with(&EMPTY, PolicyFile::Tools, whole_tools(tools));
+    match safety {
+        "" => changed,
+        safety => with(&changed, PolicyFile::Safety, complete_safety_file(safety)),
+    }
 }
 
 fn workspaces(list: &[(&str, WorkspaceAccess)]) -> Workspaces {
@@ -120,10 +131,8 @@ fn paths_that_only_one_name_can_take_are_found() {
 #[test]
 fn approvals_and_unattended_paths_are_told_apart() {
     let tools = "tools:\n  write_file: {allowed_in_modes: [NORMAL], requires_approval: true, unattended_paths: [/w/s/**]}\n  remove_file: {allowed_in_modes: []}\n";
-    let (ask, allow) = (
-        r#"ask write_file NORMAL {"path":"/w"}"#,
-        r#"allow write_file NORMAL {"path":"/w/s"}"#,
-    );
+    let (ask, allow) =
+        (r#"ask write_file NORMAL {"path":"/w"}"#, r#"allow write_file NORMAL {"path":"/w/s"}"#);
     check(tools, "write below /w", &[allow]);
     check(tools, "write below /w with human", &[ask]);
     check(tools, "write below /w without human", &[allow]);
@@ -167,11 +176,18 @@ fn programs_count_with_what_their_sandbox_opens() {
         assert_eq!(proof.undecided, [], "{text}");
         proof.witnesses.iter().map(shown).collect::<Vec<_>>()
     };
-    let makes = |effect: &str| vec![format!(r#"allow runner NORMAL {{"argv":["make"]}} (its program may {effect})"#)];
+    let makes =
+        |effect: &str| vec![format!(r#"allow runner NORMAL {{"argv":["make"]}} (its program may {effect})"#)];
     assert_eq!(ask("write below /w/src"), makes("change /w/src"));
     assert_eq!(ask("read below /etc"), makes("read /etc"));
     assert_eq!(ask("read /r/x"), makes("read /r/x"));
-    for none in ["write below /r", "write below /etc", "read below /w/keys", "write below /w/.vscode", "read below /h"] {
+    for none in [
+        "write below /r",
+        "write below /etc",
+        "read below /w/keys",
+        "write below /w/.vscode",
+        "read below /h",
+    ] {
         assert_eq!(ask(none), Vec::<String>::new(), "{none}");
     }
     assert_eq!(ask("reach a.org"), Vec::<String>::new());
@@ -183,99 +199,136 @@ fn rounds(few: u64) -> (u64, u64) {
     (number("SINEW_PROVE_SEED").unwrap_or(1), number("SINEW_PROVE_POLICIES").unwrap_or(few))
 }
 
-/// Judges a call of the universe as the prover assumes it.
-fn judged(policy: &Policy, folders: &Workspaces, mode: Mode, tool: &str, arguments: &Value) -> VerdictKind {
-    let folders = folders.with_base(Some(Path::new("/")));
-    let situation = Situation { mode, workspaces: &folders, counts: RateCounts::default() };
-    dry_run(policy, &situation, &valid_call(tool, arguments.clone())).verdict
+/// Tool of the random policies, with its compiled schema.
+fn tool_calls(tool: &str) -> &'static ToolCalls {
+    static ALL: LazyLock<Vec<ToolCalls>> = LazyLock::new(|| {
+        random_policy::TOOLS.iter().map(|tool| ToolCalls::new(&definitions(&[tool])[0]).unwrap()).collect()
+    });
+    ALL.iter().find(|known| known.definition.name().as_str() == tool).unwrap()
 }
 
-/// For each random policy and question: the prover finds a witness in a mode if exhaustive judgement finds one in a
-/// small universe, and the judge confirms each witness.
-#[test]
-fn prover_equals_exhaustive_judgement() {
-    let (seed, count) = rounds(1_500);
+/// Returns the call with these arguments.
+fn call_of(tool: &str, arguments: &Value) -> ValidCall {
+    tool_calls(tool).check(arguments.as_object().unwrap().clone()).unwrap()
+}
+
+/// Judges a call as the prover assumes it.
+fn judged(policy: &Policy, folders: &Workspaces, mode: Mode, call: &ValidCall) -> VerdictKind {
+    let folders = folders.with_base(Some(Path::new("/")));
+    let situation = Situation { mode, workspaces: &folders, counts: RateCounts::default() };
+    dry_run_verdict(policy, &situation, call)
+}
+
+/// Checks a random question: the prover finds a witness in a mode if exhaustive judgement finds one in a small
+/// universe, and the judge confirms each witness. Returns the number of witnesses and of proofs of absence.
+fn check_question(policy: &Policy, random: &RandomPolicy, context: &str) -> (u64, u64) {
+    let (tool, folders, text) = (random.tool, random.workspaces(), &random.question);
+    let universe: Vec<ValidCall> = random.universe().map(|call| call_of(tool, &call)).collect();
+    let proof = answer(policy, &folders, &[Arc::clone(&tool_calls(tool).definition)], text);
+    assert_eq!(proof.undecided, [], "{context}: {text}");
+    for witness in &proof.witnesses {
+        let verdict = judged(policy, &folders, witness.mode, &call_of(tool, &witness.arguments));
+        assert_eq!(verdict, witness.verdict, "{context}: {text}\n{witness:?}");
+    }
     let (mut found, mut none) = (0, 0);
-    for number in 0..count {
-        let mut rng = Rng::new(seed, number);
-        let random = RandomPolicy::new(&mut rng);
-        let (policy, folders) = (policy(&random.tools, &random.safety), random.workspaces());
-        let (tool, text) = (random.tool, random.question.clone());
-        let proof = answer(&policy, &folders, &definitions(&[tool]), &text);
-        let context = format!("seed {seed}, policy {number}: {text}\n{}\n{}", random.tools, random.safety);
-        assert_eq!(proof.undecided, [], "{context}");
-        for witness in &proof.witnesses {
-            let verdict = judged(&policy, &folders, witness.mode, tool, &witness.arguments);
-            assert_eq!(verdict, witness.verdict, "{context}\n{witness:?}");
-        }
-        for mode in [Mode::Normal, Mode::Alert] {
-            let verdicts = random.universe().map(|call| (judged(&policy, &folders, mode, tool, &call), call));
-            let possible = verdicts.filter(|(verdict, _)| *verdict != VerdictKind::Deny);
-            let best = possible.max_by_key(|(verdict, _)| *verdict == VerdictKind::Allow);
-            let proven = proof.witnesses.iter().find(|witness| witness.mode == mode);
-            match (best, proven) {
-                (None, None) => none += 1,
-                (None, Some(_)) => found += 1,
-                (Some((verdict, call)), proven) => {
-                    let proven = proven.unwrap_or_else(|| panic!("{context}\nmissed {call} in {mode}"));
-                    let is_as_good = proven.verdict == verdict || proven.verdict == VerdictKind::Allow;
-                    assert!(is_as_good, "{context}\n{call} in {mode}: {verdict}, but {proven:?}");
-                    found += 1;
-                }
+    for mode in [Mode::Normal, Mode::Alert] {
+        let verdicts = universe.iter().map(|call| (judged(policy, &folders, mode, call), call.arguments()));
+        let possible = verdicts.filter(|(verdict, _)| *verdict != VerdictKind::Deny);
+        let best = possible.max_by_key(|(verdict, _)| *verdict == VerdictKind::Allow);
+        let proven = proof.witnesses.iter().find(|witness| witness.mode == mode);
+        match (best, proven) {
+            (None, None) => none += 1,
+            (None, Some(_)) => found += 1,
+            (Some((verdict, call)), proven) => {
+                let proven = proven.unwrap_or_else(|| panic!("{context}: {text}\nmissed {call:?} in {mode}"));
+                let is_as_good = proven.verdict == verdict || proven.verdict == VerdictKind::Allow;
+                assert!(is_as_good, "{context}: {text}\n{call:?} in {mode}: {verdict}, but {proven:?}");
+                found += 1;
             }
         }
     }
-    assert!(found > count / 4 && none > count / 4, "{found} witnesses, {none} proofs of absence");
+    (found, none)
 }
 
-/// A difference between two random policies has a call as its witness if exhaustive judgement finds one, and the
-/// comparison of rules, by which a reload is accepted, reports a loosening for each call that becomes possible.
 #[test]
-fn diff_agrees_with_the_judge_and_with_the_comparison() {
-    let (seed, count) = rounds(400);
-    let rank = |verdict: VerdictKind| match verdict {
+fn prover_equals_exhaustive_judgement() {
+    let (seed, count) = rounds(1_200);
+    let (mut found, mut none) = (0, 0);
+    for number in 0..count.div_ceil(6) {
+        let all = RandomPolicy::of_each_tool(&mut Rng::new(seed, number));
+        let (tools, safety) = files(&all);
+        let policy = policy(&tools, &safety);
+        for random in &all {
+            let context = format!("seed {seed}, policy {number}\n{tools}{safety}");
+            let (more, less) = check_question(&policy, random, &context);
+            (found, none) = (found + more, none + less);
+        }
+    }
+    assert!(found > count / 2 && none > count / 2, "{found} witnesses, {none} proofs of absence");
+}
+
+/// Checks the differences of two random policies: each has a call that the judge decides as stated, exhaustive
+/// judgement finds no other, and the comparison of rules, by which a reload is accepted, reports a loosening for each
+/// call that becomes possible. Returns the number of loosenings and of other changes.
+fn check_pair((before, after): (&Policy, &Policy), random: &RandomPolicy, context: &str) -> (u64, u64) {
+    let (tool, folders) = (random.tool, random.workspaces());
+    let rank = |verdict| match verdict {
         VerdictKind::Deny => 0,
         VerdictKind::Ask => 1,
         VerdictKind::Allow => 2,
     };
+    let universe: Vec<ValidCall> = random.universe().map(|call| call_of(tool, &call)).collect();
+    let diff = diff_policies((before, after), &[Arc::clone(&tool_calls(tool).definition)], &folders);
+    assert_eq!(diff.undecided, [], "{context}");
     let (mut loosened, mut tightened) = (0, 0);
-    for number in 0..count {
-        let mut rng = Rng::new(seed ^ 0x5eed, number);
-        let random = RandomPolicy::new(&mut rng);
-        let other = random.variant(&mut rng);
-        let (before, after) =
-            (policy(&random.tools, &random.safety), policy(&other.tools, &other.safety));
-        let (tool, folders) = (random.tool, random.workspaces());
-        let diff = diff_policies((&before, &after), &definitions(&[tool]), &folders);
-        let context = format!("seed {seed}, pair {number}\n{}\n{}", random.tools, other.tools);
-        assert_eq!(diff.undecided, [], "{context}");
-        let rules = |effect| diff.differences.iter().any(|one| one.effect == effect);
-        for change in &diff.changes {
-            let verdict = |policy| judged(policy, &folders, change.mode, tool, &change.arguments);
-            let (old, new) = (verdict(&before), verdict(&after));
-            assert_eq!((old.to_string(), new.to_string()), (change.before.clone(), change.after.clone()), "{context}");
-            match change.effect {
-                PolicyEffect::Loosens => {
-                    assert!(rank(new) > rank(old), "{context}");
-                    assert!(rules(PolicyEffect::Loosens), "{context}\n{change:?}\n{:?}", diff.differences);
-                    loosened += 1;
-                }
-                PolicyEffect::Tightens | PolicyEffect::Neutral => {
-                    assert!(rank(new) < rank(old), "{context}");
-                    assert!(!diff.differences.is_empty(), "{context}\n{change:?}");
-                    tightened += 1;
-                }
+    for change in &diff.changes {
+        let call = call_of(tool, &change.arguments);
+        let verdict = |policy| judged(policy, &folders, change.mode, &call);
+        let (old, new) = (verdict(before), verdict(after));
+        let stated = (change.before.clone(), change.after.clone());
+        assert_eq!((old.to_string(), new.to_string()), stated, "{context}");
+        let has = |effect| diff.differences.iter().any(|one| one.effect == effect);
+        match change.effect {
+            PolicyEffect::Loosens => {
+                assert!(rank(new) > rank(old) && has(PolicyEffect::Loosens), "{context}\n{change:?}");
+                loosened += 1;
+            }
+            PolicyEffect::Tightens | PolicyEffect::Neutral => {
+                assert!(rank(new) < rank(old) && !diff.differences.is_empty(), "{context}\n{change:?}");
+                tightened += 1;
             }
         }
-        for mode in [Mode::Normal, Mode::Alert] {
-            for call in random.universe() {
-                let verdict = |policy| judged(policy, &folders, mode, tool, &call);
-                let (old, new) = (verdict(&before), verdict(&after));
-                let is_known = |one: &VerdictChange| {
-                    one.mode == mode && (&one.before, &one.after) == (&old.to_string(), &new.to_string())
-                };
-                assert!(old == new || diff.changes.iter().any(is_known), "{context}\nmissed {call} in {mode}");
-            }
+    }
+    for mode in [Mode::Normal, Mode::Alert] {
+        for call in &universe {
+            let verdict = |policy| judged(policy, &folders, mode, call).to_string();
+            let (old, new) = (verdict(before), verdict(after));
+            let is_known =
+                |one: &VerdictChange| one.mode == mode && (&one.before, &one.after) == (&old, &new);
+            assert!(
+                old == new || diff.changes.iter().any(is_known),
+                "{context}\nmissed {:?} in {mode}",
+                call.arguments()
+            );
+        }
+    }
+    (loosened, tightened)
+}
+
+#[test]
+fn diff_agrees_with_judge_and_rule_comparison() {
+    let (seed, count) = rounds(300);
+    let (mut loosened, mut tightened) = (0, 0);
+    for number in 0..count.div_ceil(6) {
+        let mut rng = Rng::new(seed ^ 0x5eed, number);
+        let all = RandomPolicy::of_each_tool(&mut rng);
+        let others: Vec<RandomPolicy> = all.iter().map(|one| one.variant(&mut rng)).collect();
+        let ((tools, safety), (other_tools, other_safety)) = (files(&all), files(&others));
+        let (before, after) = (policy(&tools, &safety), policy(&other_tools, &other_safety));
+        for random in &all {
+            let context = format!("seed {seed}, pair {number}\n{tools}{safety}\n{other_tools}{other_safety}");
+            let (more, less) = check_pair((&before, &after), random, &context);
+            (loosened, tightened) = (loosened + more, tightened + less);
         }
     }
     assert!(loosened > count / 8 && tightened > count / 8, "{loosened} {tightened}");

@@ -137,11 +137,14 @@ impl WitnessSearch<'_, '_> {
     fn find(&mut self, candidates: &[Candidates], mode: Mode) -> Result<Option<Witness>, Incomplete> {
         let always_asks = self.tool.access(mode, ToolApprovals::Waived).0 == Access::Asks;
         let mut asking = None;
-        for (way, call) in candidates.iter().flat_map(|one| one.calls.iter().map(move |call| (&one.way, call))) {
+        for (way, call) in
+            candidates.iter().flat_map(|one| one.calls.iter().map(move |call| (&one.way, call)))
+        {
             for base in self.bases() {
                 self.judged += 1;
-                let found = calls::judge(self.context.policy, self.context.workspaces, &base, mode, call);
-                let is_wanted = match (found.verdict, self.question.attendance) {
+                let (policy, workspaces) = (self.context.policy, self.context.workspaces);
+                let verdict = calls::verdict(policy, workspaces, &base, mode, call);
+                let is_wanted = match (verdict, self.question.attendance) {
                     (VerdictKind::Deny, _) => false,
                     (VerdictKind::Allow, Attendance::WithHuman) => false,
                     (VerdictKind::Ask, Attendance::WithoutHuman) => false,
@@ -153,8 +156,9 @@ impl WitnessSearch<'_, '_> {
                     continue;
                 }
                 let Some(effect) = self.effect(way, call, mode)? else { continue };
+                let found = calls::judge(policy, workspaces, &base, mode, call);
                 let witness = witness(call, mode, &found, effect);
-                if found.verdict == VerdictKind::Allow || self.question.attendance == Attendance::WithHuman {
+                if verdict == VerdictKind::Allow || self.question.attendance == Attendance::WithHuman {
                     return Ok(Some(witness));
                 }
                 asking = Some(witness);
@@ -226,12 +230,7 @@ fn checked(calls: &ToolCalls, way: EffectWay, cases: Vec<Arguments>) -> Candidat
     Candidates { invalid: all - calls.len(), calls, way }
 }
 
-pub(super) fn witness(
-    call: &ValidCall,
-    mode: Mode,
-    found: &DryRunResult,
-    effect: Option<String>,
-) -> Witness {
+pub(super) fn witness(call: &ValidCall, mode: Mode, found: &DryRunResult, effect: Option<String>) -> Witness {
     Witness {
         tool: call.definition().name().to_string(),
         arguments: Value::Object(call.arguments().clone()),

@@ -32,7 +32,16 @@ impl Rng {
     }
 }
 
-/// Policy for one tool, and a question about it.
+/// Tools of a policy.
+pub(super) const TOOLS: [&str; 6] = ["write_file", "read_file", "copy_file", "remove_file", "run", "fetch"];
+
+/// Returns the texts of `tools.yaml` and `safety.yaml` with these rules.
+pub(super) fn files(rules: &[RandomPolicy]) -> (String, String) {
+    let tools: String = rules.iter().map(|one| one.tools.as_str()).collect();
+    (format!("tools:\n{tools}"), rules.iter().map(|one| one.safety.as_str()).collect())
+}
+
+/// Rules for one tool, and a question about it.
 #[derive(Clone)]
 pub(super) struct RandomPolicy {
     pub(super) tool: &'static str,
@@ -53,14 +62,18 @@ enum RandomEffect {
 const COMPONENTS: [&str; 12] =
     ["a", "b", "ab", "*", "a*", "*b", "?", "??", "[ab]", "{a,b}b", "*a*", ".vscode"];
 /// Component names of the universe, which the patterns can tell apart in many ways.
-const NAMES: [&str; 8] = ["a", "b", "ab", "bb", "x", "xb", "ax", ".vscode"];
+const NAMES: [&str; 6] = ["a", "ab", "bb", "x", "xb", ".vscode"];
 const WORDS: [&str; 3] = ["a", "b", "x"];
 const HOSTS: [&str; 9] =
     ["a.org", "x.a.org", "y.x.a.org", "b.a.org", "c.org", "localhost", "10.0.0.1", "x.lan", "z.net"];
 
 impl RandomPolicy {
-    pub(super) fn new(rng: &mut Rng) -> Self {
-        let tool = rng.pick(&["write_file", "read_file", "copy_file", "remove_file", "run", "fetch"]);
+    /// Returns rules and a question for each tool.
+    pub(super) fn of_each_tool(rng: &mut Rng) -> Vec<Self> {
+        TOOLS.iter().map(|tool| Self::new(tool, rng)).collect()
+    }
+
+    fn new(tool: &'static str, rng: &mut Rng) -> Self {
         let (effect, question) = match tool {
             "run" => {
                 let length = 1 + rng.below(2);
@@ -131,7 +144,7 @@ impl RandomPolicy {
                 );
             }
         }
-        self.tools = format!("tools:\n  {}: {{{}}}\n", self.tool, keys.join(", "));
+        self.tools = format!("  {}: {{{}}}\n", self.tool, keys.join(", "));
     }
 
     /// Returns the calls in question, in a small universe.
@@ -139,8 +152,7 @@ impl RandomPolicy {
         match &self.effect {
             RandomEffect::Paths(folder) => {
                 let prefix = format!("{}/", folder.trim_end_matches('/'));
-                let is_inside =
-                    move |path: &String| path == folder || path.starts_with(&prefix);
+                let is_inside = move |path: &String| path == folder || path.starts_with(&prefix);
                 Box::new(paths().into_iter().filter(is_inside).map(|path| match self.tool {
                     "copy_file" => json!({"to": path}),
                     _ => json!({"path": path}),
@@ -149,7 +161,8 @@ impl RandomPolicy {
             RandomEffect::Command(words) => {
                 let one = || WORDS.iter().map(|word| vec![(*word).to_owned()]);
                 let longer = |list: Vec<Vec<String>>| -> Vec<Vec<String>> {
-                    let grown = list.iter().flat_map(|start| one().map(move |word| [start.clone(), word].concat()));
+                    let grown =
+                        list.iter().flat_map(|start| one().map(move |word| [start.clone(), word].concat()));
                     grown.collect()
                 };
                 let (first, second) = (one().collect::<Vec<_>>(), longer(one().collect()));
@@ -171,6 +184,7 @@ impl RandomPolicy {
 
 fn write_path_keys(rng: &mut Rng, keys: &mut Vec<String>) {
     if rng.is_one_in(2) {
+        keys.push("allow_every_path: true".to_owned());
         keys.push(format!("allowed_paths: [{}]", rng.texts(3, path_pattern).join(", ")));
     }
     keys.push(format!("forbidden_paths: [{}]", rng.texts(4, path_pattern).join(", ")));
@@ -197,14 +211,16 @@ fn command_entry(rng: &mut Rng) -> String {
     if rng.is_one_in(6) {
         return "\"*\"".to_owned();
     }
-    let words: Vec<String> = (0..1 + rng.below(3))
-        .map(|_| rng.pick(&["a", "b", "[a, b]", "c"]).to_owned())
-        .collect();
+    let words: Vec<String> =
+        (0..1 + rng.below(3)).map(|_| rng.pick(&["a", "b", "[a, b]", "c"]).to_owned()).collect();
     format!("{{argv: [{}], exact: {}}}", words.join(", "), rng.is_one_in(3))
 }
 
 fn host_entry(rng: &mut Rng) -> String {
-    format!("{:?}", rng.pick(&["a.org", "*.a.org", "*", "x.a.org", "*.x.a.org", "c.org", "10.0.0.1", "*.lan"]))
+    format!(
+        "{:?}",
+        rng.pick(&["a.org", "*.a.org", "*", "x.a.org", "*.x.a.org", "c.org", "10.0.0.1", "*.lan"])
+    )
 }
 
 /// Returns `/`, `/w`, `/v` and everything below them, two levels deep.
