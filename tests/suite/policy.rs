@@ -2,6 +2,7 @@
 
 mod allow;
 mod between;
+mod prove;
 mod reach;
 mod record;
 mod replay;

@@ -33,7 +33,7 @@ pub const ASSUMPTIONS: [&str; 5] = [
     "no call was made before: a rate limit of 0 counts, others do not",
     "the caller works outside of every project, and its arguments are valid",
     "names have no zero-width or combining characters",
-    "a sandboxed program may do what its sandbox opens to it; programs that other programs start are not listed",
+    "a sandboxed program may do whatever its sandbox permits; `run` is about the programs that calls name",
 ];
 
 /// Policy and everything else that a proof depends on.
@@ -59,16 +59,11 @@ pub struct Witness {
     /// Mode in which it is judged.
     pub mode: Mode,
     /// Verdict: `allow`, or `ask` if a human must approve it.
-    #[serde(serialize_with = "verdict_text")]
     pub verdict: VerdictKind,
     /// Rule that decides: the one that requires approval, or the last one that allows the call.
     pub rule: Option<RuleRef>,
     /// Effect of the call that its arguments do not show, such as a file that its program may change.
     pub effect: Option<String>,
-}
-
-fn verdict_text<S: serde::Serializer>(verdict: &VerdictKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(verdict)
 }
 
 /// Answer to a question.
@@ -78,6 +73,8 @@ pub struct Proof {
     pub witnesses: Vec<Witness>,
     /// Tools that the answer does not cover, each with the reason.
     pub undecided: Vec<UndecidedTool>,
+    /// Tools that start a program which they choose. The rules do not name it, so it is in no witness.
+    pub choosing_programs: Vec<String>,
     /// Number of calls that were judged.
     pub judged: u64,
 }
@@ -101,6 +98,9 @@ pub fn prove(context: &ProofContext<'_>, question: &Question) -> Proof {
     for definition in context.definitions {
         if question.tool.as_ref().is_some_and(|wanted| wanted != definition.name().as_str()) {
             continue;
+        }
+        if question.is_about_programs() && witness_search::chooses_program(definition) {
+            proof.choosing_programs.push(definition.name().to_string());
         }
         match witness_search::of_tool(context, question, definition) {
             Ok(found) => {

@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(names(&[], &["?"]), ["x", "xx"]);
         // The only name of the sought pattern that is not avoided.
         assert_eq!(names(&["[ab]"], &["a"]), ["x", "b"]);
-        assert_eq!(names(&["*.pem"], &["a*"]), ["x", ".pem", "a.pem"]);
+        assert_eq!(names(&["*.pem"], &["a*"]), ["x", ".pem"]);
+        assert_eq!(names(&["*.pem"], &[".pem", "x*"]), ["y", ".pem", "y.pem", "x.pem"]);
         assert_eq!(names(&["[.]?"], &[]), ["x", ".x"]);
     }
 }

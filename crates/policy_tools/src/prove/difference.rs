@@ -18,7 +18,7 @@ use crate::compare::{PolicyDifference, PolicyEffect, compare_policies};
 use super::calls::{self, ToolCalls};
 use super::cases::{CaseSource, CaseTarget, any_path};
 use super::name_search::NameSearch;
-use super::witness_search::deciding_rule;
+use super::witness_search::{deciding_rule, stated_arguments};
 use super::{Incomplete, UndecidedTool};
 
 /// Working directory of the calls: outside of every project.
@@ -149,7 +149,7 @@ impl ToolDiff<'_> {
             effect,
             tool: self.definition.name().to_string(),
             mode,
-            arguments: Value::Object(call.arguments().clone()),
+            arguments: stated_arguments(call),
             before: before.to_string(),
             after: after.to_string(),
             rule: self.rule(mode, call),
@@ -159,7 +159,7 @@ impl ToolDiff<'_> {
 
     /// Returns the rule of the second policy that decides.
     fn rule(&self, mode: Mode, call: &ValidCall) -> Option<RuleRef> {
-        deciding_rule(&calls::judge(self.after, self.workspaces, BASE.as_ref(), mode, call))
+        deciding_rule(call, &calls::judge(self.after, self.workspaces, BASE.as_ref(), mode, call))
     }
 
     /// Returns the files that programs of permitted calls may read or change under one policy only.
@@ -207,7 +207,7 @@ impl ToolDiff<'_> {
                         effect,
                         tool: self.definition.name().to_string(),
                         mode,
-                        arguments: Value::Object(call.arguments().clone()),
+                        arguments: stated_arguments(call),
                         before: old.to_string(),
                         after: new.to_string(),
                         rule: self.rule(mode, call),

@@ -121,6 +121,10 @@ impl Question {
         Ok(Some(before))
     }
 
+    pub(super) fn is_about_programs(&self) -> bool {
+        matches!(self.effect, Effect::Run(_))
+    }
+
     /// Returns the tool in question; `None` for every tool.
     pub fn tool(&self) -> Option<&str> {
         self.tool.as_deref()

@@ -31,7 +31,10 @@ pub(super) fn representatives(tools: &[&EffectivePolicy<'_>], question: &HostPat
     let unknown = [fresh.clone(), format!("{fresh}.org")];
     let below = names.iter().map(|name| format!("{fresh}.{name}"));
     let all: BTreeSet<String> = names.iter().cloned().chain(below).chain(unknown).collect();
-    all.into_iter().filter(|host| question.allows(host)).collect()
+    let mut all: Vec<String> = all.into_iter().filter(|host| question.allows(host)).collect();
+    // A name says more to a person than an address.
+    all.sort_by_key(|host| host.parse::<std::net::IpAddr>().is_ok());
+    all
 }
 
 fn add_names(tool: &EffectivePolicy<'_>, names: &mut BTreeSet<String>) {

@@ -252,7 +252,7 @@ fn check_question(policy: &Policy, random: &RandomPolicy, context: &str) -> (u64
 
 #[test]
 fn prover_equals_exhaustive_judgement() {
-    let (seed, count) = rounds(1_200);
+    let (seed, count) = rounds(1_000);
     let (mut found, mut none) = (0, 0);
     for number in 0..count.div_ceil(6) {
         let all = RandomPolicy::of_each_tool(&mut Rng::new(seed, number));
@@ -317,7 +317,7 @@ fn check_pair((before, after): (&Policy, &Policy), random: &RandomPolicy, contex
 
 #[test]
 fn diff_agrees_with_judge_and_rule_comparison() {
-    let (seed, count) = rounds(300);
+    let (seed, count) = rounds(200);
     let (mut loosened, mut tightened) = (0, 0);
     for number in 0..count.div_ceil(6) {
         let mut rng = Rng::new(seed ^ 0x5eed, number);

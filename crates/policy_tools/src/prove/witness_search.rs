@@ -117,7 +117,12 @@ impl WitnessSearch<'_, '_> {
                 ways.push((EffectWay::Named, source.cases(&CaseTarget::Command(words))?));
             }
         }
-        if is_sandboxed && !matches!(self.question.effect, Effect::Run(_)) {
+        let opens_files = match self.question.effect {
+            Effect::Path(..) => opens_folders(definition),
+            Effect::Reach(_) => true,
+            Effect::Run(_) => false,
+        };
+        if is_sandboxed && opens_files {
             ways.push((EffectWay::Program, source.cases(&CaseTarget::Anything)?));
         }
         Ok(ways.into_iter().map(|(way, cases)| checked(&tool_calls, way, cases)).collect())
@@ -233,19 +238,49 @@ fn checked(calls: &ToolCalls, way: EffectWay, cases: Vec<Arguments>) -> Candidat
 pub(super) fn witness(call: &ValidCall, mode: Mode, found: &DryRunResult, effect: Option<String>) -> Witness {
     Witness {
         tool: call.definition().name().to_string(),
-        arguments: Value::Object(call.arguments().clone()),
+        arguments: stated_arguments(call),
         mode,
         verdict: found.verdict,
-        rule: deciding_rule(found),
+        rule: deciding_rule(call, found),
         effect,
     }
 }
 
-/// Returns the rule that denies, the one that requires approval, or the last one that allows the call.
-pub(super) fn deciding_rule(found: &DryRunResult) -> Option<RuleRef> {
+/// Returns the rule that denies, the one that requires approval, or the last one that allows a path, command or host of
+/// the call.
+pub(super) fn deciding_rule(call: &ValidCall, found: &DryRunResult) -> Option<RuleRef> {
     let denying = found.refusal.as_ref().and_then(|refusal| refusal.rule.clone());
-    let passed = found.trace.steps().iter().filter(|step| step.outcome == RuleOutcome::Passes);
-    denying.or(found.approval_rules.first().cloned()).or(passed.last().map(|step| step.rule.clone()))
+    let arguments = Value::Object(call.arguments().clone()).to_string();
+    let passed = || found.trace.steps().iter().filter(|step| step.outcome == RuleOutcome::Passes);
+    // A command is traced as one line.
+    let is_target = |value: &str| value.split(' ').all(|word| arguments.contains(word)) && value.len() > 1;
+    let names_target = passed().rfind(|step| is_target(&step.value));
+    let allowing = names_target.or_else(|| passed().next_back()).map(|step| step.rule.clone());
+    denying.or(found.approval_rules.first().cloned()).or(allowing)
+}
+
+/// Returns true if the sandbox of the tool opens folders. The sandboxed worker of a built-in tool without paths and
+/// commands parses a response and gets none.
+fn opens_folders(definition: &ToolDefinition) -> bool {
+    let targets = definition.external_target_arguments();
+    definition.origin().is_some()
+        || !definition.path_arguments().is_empty()
+        || targets.iter().any(|target| target.kind == ExternalTargetKind::Command)
+}
+
+/// Returns true if calls of the tool start a program that the tool chooses, so that no rule names it.
+pub(super) fn chooses_program(definition: &ToolDefinition) -> bool {
+    let targets = definition.external_target_arguments();
+    let names_program = targets.iter().any(|target| target.kind == ExternalTargetKind::Command);
+    definition.requires_sandbox() && !names_program && opens_folders(definition)
+}
+
+/// Returns arguments without those that have the default of the schema.
+pub(super) fn stated_arguments(call: &ValidCall) -> Value {
+    let schema = call.definition().input_schema();
+    let default = |key: &str| schema.get("properties")?.get(key)?.get("default");
+    let stated = call.arguments().iter().filter(|(key, value)| default(key) != Some(*value));
+    Value::Object(stated.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Returns the host of a URL by its text.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use execution::ConfigSnapshot;
 use governance::Policy;
 use governance::suggested_change::PolicyFile;
-use policy_tools::PolicyEffect;
 use policy_tools::prove::{PolicyDiff, VerdictChange, diff_policies};
+use policy_tools::{PolicyDifference, PolicyEffect};
 use serde_json::json;
 use tool::ToolDefinition;
 
@@ -21,6 +21,9 @@ use crate::terminal::{
 };
 
 use super::prove::{arguments_line, rule_line};
+
+/// Differences of the rules that are shown, the loosening ones first. All are in the JSON output.
+const SHOWN_DIFFERENCES: usize = 20;
 
 pub(super) fn run(
     context: &CommandContext,
@@ -82,12 +85,22 @@ fn show(diff: &PolicyDiff) -> Result<(), CommandError> {
         if of(effect).next().is_some() {
             print_result_line(format!("{title}:"))?;
         }
-        of(effect).try_for_each(show_change)?;
+        let mut shown: Vec<&VerdictChange> = Vec::new();
+        for change in of(effect) {
+            if !shown.iter().any(|known| are_alike(known, change)) {
+                let modes: Vec<&str> =
+                    of(effect).filter(|one| are_alike(one, change)).map(|one| one.mode.as_str()).collect();
+                show_change(change, &modes.join(", "))?;
+                shown.push(change);
+            }
+        }
     }
     if !diff.differences.is_empty() {
         print_result_line("Rules that differ:")?;
     }
-    for difference in &diff.differences {
+    let mut differences: Vec<&PolicyDifference> = diff.differences.iter().collect();
+    differences.sort_by_key(|difference| std::cmp::Reverse(difference.effect));
+    for difference in differences.iter().take(SHOWN_DIFFERENCES) {
         let word = match difference.effect {
             PolicyEffect::Tightens => paint(SUCCESS_STYLE, "tightens"),
             PolicyEffect::Neutral => paint(DIM_STYLE, "neutral"),
@@ -96,6 +109,9 @@ fn show(diff: &PolicyDiff) -> Result<(), CommandError> {
         let place = difference.rule.as_ref().map(|rule| format!(" ({})", render::format_rule(rule)));
         let description = escape_invisible_line(&difference.description);
         print_result_line(format!("  {word} {description}{}", place.unwrap_or_default()))?;
+    }
+    if let Some(more) = differences.len().checked_sub(SHOWN_DIFFERENCES).filter(|more| *more > 0) {
+        print_result_line(format!("  and {more} more; `--json` lists all"))?;
     }
     for one in &diff.undecided {
         let reason = escape_invisible_line(&one.reason);
@@ -110,7 +126,12 @@ fn show(diff: &PolicyDiff) -> Result<(), CommandError> {
     }
 }
 
-fn show_change(change: &VerdictChange) -> Result<(), CommandError> {
+/// Returns true if two changes differ in their mode only.
+fn are_alike(one: &VerdictChange, other: &VerdictChange) -> bool {
+    VerdictChange { mode: other.mode, ..one.clone() } == *other
+}
+
+fn show_change(change: &VerdictChange, modes: &str) -> Result<(), CommandError> {
     let style = if change.effect == PolicyEffect::Loosens { ERROR_STYLE } else { SUCCESS_STYLE };
     let verdict = match &change.detail {
         Some(detail) => escape_invisible_line(detail).to_string(),
@@ -119,7 +140,7 @@ fn show_change(change: &VerdictChange) -> Result<(), CommandError> {
     print_result_line(format!(
         "  {} in {}: {}: {}",
         paint(style, &change.tool),
-        change.mode,
+        modes,
         verdict,
         arguments_line(&change.arguments)
     ))?;

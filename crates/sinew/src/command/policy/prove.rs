@@ -53,7 +53,7 @@ pub(super) fn run(
     if output.json {
         print_result_line(json!({"schema_version": 1, "question": text, "exists": exists(&proof),
             "policy_hash": snapshot.policy.hash(), "witnesses": proof.witnesses, "undecided": proof.undecided,
-            "judged": proof.judged, "assumptions": ASSUMPTIONS}))?;
+            "choosing_programs": proof.choosing_programs, "judged": proof.judged, "assumptions": ASSUMPTIONS}))?;
     } else {
         show(&proof, &text)?;
     }
@@ -76,34 +76,44 @@ fn exists(proof: &Proof) -> Option<bool> {
 fn show(proof: &Proof, question: &str) -> Result<(), CommandError> {
     let question = escape_invisible_line(question);
     print_result_line(match exists(proof) {
-        Some(true) => format!("{} `{question}` is possible:", paint(WARNING_STYLE, "yes")),
+        Some(true) => format!("{}: `{question}` is possible", paint(WARNING_STYLE, "yes")),
         Some(false) => {
-            format!("{} no call can `{question}` ({} judged)", paint(SUCCESS_STYLE, "no"), proof.judged)
+            format!("{}: no call can `{question}` ({} judged)", paint(SUCCESS_STYLE, "no"), proof.judged)
         }
-        None => format!("{} `{question}` is not decided", paint(ERROR_STYLE, "unknown")),
+        None => format!("{}: `{question}` is not decided", paint(ERROR_STYLE, "unknown")),
     })?;
+    let mut shown: Vec<&Witness> = Vec::new();
     for witness in &proof.witnesses {
-        show_witness(witness)?;
+        let is_alike = |other: &Witness| {
+            let form = |one: &Witness| (one.tool.clone(), one.verdict, one.effect.clone(), one.rule.clone());
+            form(other) == form(witness) && other.arguments == witness.arguments
+        };
+        if !shown.iter().any(|known| is_alike(known)) {
+            let modes: Vec<&str> =
+                proof.witnesses.iter().filter(|one| is_alike(one)).map(|one| one.mode.as_str()).collect();
+            show_witness(witness, &modes.join(", "))?;
+            shown.push(witness);
+        }
     }
     for one in &proof.undecided {
         let reason = escape_invisible_line(&one.reason);
         print_result_line(paint(ERROR_STYLE, format!("  {} is not decided: {reason}", one.tool)))?;
     }
+    if !proof.choosing_programs.is_empty() {
+        let tools = proof.choosing_programs.join(", ");
+        print_result_line(format!("  not named by a call: the programs that {tools} choose and start"))?;
+    }
     print_result_line(paint(DIM_STYLE, "This assumes:"))?;
     ASSUMPTIONS.iter().try_for_each(|line| print_result_line(paint(DIM_STYLE, format!("- {line}"))))
 }
 
-fn show_witness(witness: &Witness) -> Result<(), CommandError> {
+fn show_witness(witness: &Witness, modes: &str) -> Result<(), CommandError> {
     let attendance = match witness.verdict {
         governance::files::VerdictKind::Ask => "with a human's approval",
         _ => "without a human",
     };
-    print_result_line(format!(
-        "  {} in {} {attendance}: {}",
-        witness.tool,
-        witness.mode,
-        escape_invisible_line(&witness.arguments.to_string())
-    ))?;
+    let arguments = arguments_line(&witness.arguments);
+    print_result_line(format!("  {} in {modes} {attendance}: {arguments}", witness.tool))?;
     let effect = witness.effect.as_ref().map(|effect| format!("    {}", escape_invisible_line(effect)));
     effect.map_or(Ok(()), print_result_line)?;
     rule_line(witness.rule.as_ref()).map_or(Ok(()), print_result_line)
