@@ -1,6 +1,7 @@
 //! Differences of two policies with a witness for each: calls that become possible, and calls that stop being
 //! possible. Built on the same search as the proofs; `compare` lists what no single call shows, such as limits.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use governance::files::VerdictKind;
@@ -69,7 +70,8 @@ pub fn diff_policies(
         ..PolicyDiff::default()
     };
     for definition in definitions {
-        let mut tool = ToolDiff { before, after, workspaces, definition, judged: 0 };
+        let mut tool =
+            ToolDiff { before, after, workspaces, definition, judged: 0, program_paths: Vec::new() };
         match tool.changes() {
             Ok(changes) => diff.changes.extend(changes),
             Err(Incomplete(reason)) => {
@@ -87,7 +89,11 @@ struct ToolDiff<'a> {
     workspaces: &'a Workspaces,
     definition: &'a Arc<ToolDefinition>,
     judged: u64,
+    program_paths: Vec<ProgramPaths>,
 }
+
+/// Folders of programs, to read and to change, under both policies; and the paths to compare.
+type ProgramPaths = ([[Vec<PathBuf>; 2]; 2], Vec<String>);
 
 impl ToolDiff<'_> {
     fn changes(&mut self) -> Result<Vec<VerdictChange>, Incomplete> {
@@ -179,18 +185,27 @@ impl ToolDiff<'_> {
             if old == VerdictKind::Deny || old != new {
                 continue;
             }
-            let folders = |one: &governance::ProgramAccess| {
-                let of = |access| one.granted_folders(access).map(ToOwned::to_owned).collect::<Vec<_>>();
-                (of(PathAccess::Read), of(PathAccess::Write))
-            };
-            let key = (folders(&before), folders(&after));
+            let key = [&before, &after].map(|program| {
+                let of = |access| program.granted_folders(access).map(ToOwned::to_owned).collect::<Vec<_>>();
+                [of(PathAccess::Read), of(PathAccess::Write)]
+            });
             if compared.contains(&key) {
                 continue;
             }
-            compared.push(key);
-            let any = any_path()?;
-            let search = NameSearch::new(&[one, other], &[self.workspaces], &any, NameRelevance::Sought)?;
-            let paths = search.with_program_folders(&[&before, &after])?.paths()?;
+            compared.push(key.clone());
+            // The paths are the same in every mode.
+            let known = self.program_paths.iter().find(|(known, _)| *known == key);
+            let paths = match known {
+                Some((_, paths)) => paths.clone(),
+                None => {
+                    let any = any_path()?;
+                    let lists = [self.workspaces];
+                    let search = NameSearch::new(&[one, other], &lists, &any, NameRelevance::Sought)?;
+                    let paths = search.with_program_folders(&[&before, &after])?.paths()?;
+                    self.program_paths.push((key, paths.clone()));
+                    paths
+                }
+            };
             for access in [PathAccess::Write, PathAccess::Read] {
                 for effect in [PolicyEffect::Loosens, PolicyEffect::Tightens] {
                     let (narrow, wide) = match effect {

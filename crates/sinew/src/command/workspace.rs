@@ -2,15 +2,19 @@
 //! `sinew.yaml`.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use governance::rules::EffectivePolicy;
 use serde_json::json;
 use server::settings::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
+use tool::ToolDefinition;
 
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::init;
 use crate::command::reload::{self, ChangeState};
 use crate::command_context::CommandContext;
+use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
@@ -126,9 +130,13 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
     }
     let shown = escape_invisible_line(&path.to_string_lossy());
     match reload::apply_tightening(context)? {
-        ChangeState::NoDaemon => print_result_line(format!("callers may no longer work in {shown}")),
+        ChangeState::NoDaemon => {
+            print_remaining_access(context, &path)?;
+            print_message("without a daemon, a call may still read the folder that it is started in");
+            Ok(())
+        }
         ChangeState::InEffect => {
-            print_result_line(format!("callers may no longer work in {shown}"))?;
+            print_remaining_access(context, &path)?;
             print_message("calls that already run there finish; `sinew ps` lists them");
             Ok(())
         }
@@ -140,6 +148,36 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
             ));
             Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"))
         }
+    }
+}
+
+/// Reports who may still work in a folder that is no longer a workspace: callers, if it is in another workspace, and
+/// tools that list paths there.
+fn print_remaining_access(context: &CommandContext, path: &Path) -> Result<(), CommandError> {
+    let shown = escape_invisible_line(&path.to_string_lossy());
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
+    let around = snapshot.workspaces.iter().find(|workspace| path.starts_with(workspace.root()));
+    match around.map(|workspace| workspace.root().to_string_lossy()) {
+        Some(root) => {
+            let root = escape_invisible_line(&root);
+            print_result_line(format!(
+                "{shown} is no longer listed; callers may still work there, because it is in the workspace {root}"
+            ))?;
+        }
+        None => print_result_line(format!("callers may no longer work in {shown}"))?,
+    }
+    let lists_paths_there = |tool: &&Arc<ToolDefinition>| {
+        let rules = EffectivePolicy::new(&snapshot.policy, tool).rules;
+        rules.and_then(|rules| rules.allowed_paths.as_ref()).is_some_and(|list| {
+            let mut patterns = list.globs.patterns().iter();
+            list.globs.matches(path) || patterns.any(|pattern| pattern.literal_prefix.starts_with(path))
+        })
+    };
+    let tools = snapshot.registry.definitions().filter(lists_paths_there);
+    let names: Vec<&str> = tools.map(|tool| tool.name().as_str()).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => print_result_line(format!("tools.yaml still lists paths there for {}", names.join(", "))),
     }
 }
 

@@ -134,7 +134,7 @@ fn are_alike(one: &VerdictChange, other: &VerdictChange) -> bool {
 fn show_change(change: &VerdictChange, modes: &str) -> Result<(), CommandError> {
     let style = if change.effect == PolicyEffect::Loosens { ERROR_STYLE } else { SUCCESS_STYLE };
     let verdict = match &change.detail {
-        Some(detail) => escape_invisible_line(detail).to_string(),
+        Some(detail) => escape_invisible_line(detail),
         None => format!("{} before, {} now", change.before, change.after),
     };
     print_result_line(format!(

@@ -126,5 +126,5 @@ pub(super) fn rule_line(rule: Option<&RuleRef>) -> Option<String> {
 
 /// Returns the arguments of a call in one line.
 pub(super) fn arguments_line(arguments: &Value) -> String {
-    escape_invisible_line(&arguments.to_string()).to_string()
+    escape_invisible_line(&arguments.to_string())
 }
