@@ -227,7 +227,7 @@ fn removed_workspace_is_closed_when_the_command_ends() {
     assert!(!may_read(), "as the command said");
 }
 
-/// What `workspace remove` says about callers that may still work in the folder is what calls find.
+/// Calls find the access to the folder that `workspace remove` states.
 #[test]
 fn remaining_access_to_a_removed_workspace_is_stated() {
     let home = Home::initialised();

@@ -17,6 +17,8 @@ use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 use crate::tools_file::VerdictKind;
 
+pub use crate::program_access::ProgramAccess;
+
 /// Workspace of a dry run, where relative paths start.
 pub const DRY_RUN_WORKSPACE: &str = "/workspace";
 

@@ -11,7 +11,6 @@
 
 pub mod dry_run;
 pub mod files;
-pub mod name_lists;
 pub mod policy_environment;
 pub mod rule_trace;
 pub mod rules;
@@ -39,6 +38,7 @@ mod judge;
 mod layers;
 mod mode_rules;
 mod modes_file;
+mod name_lists;
 mod normalized_path;
 mod path_list;
 mod path_rules;
@@ -73,7 +73,6 @@ pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};
 pub use prechecked::Prechecked;
 pub use problems::PolicyError;
-pub use program_access::ProgramAccess;
 pub use replay::RecordedCall;
 pub use situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 pub use verdict::{ApprovalRequired, Denial, Permit, Verdict};

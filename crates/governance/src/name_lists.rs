@@ -16,16 +16,16 @@ use crate::situation::{Workspace, Workspaces};
 #[derive(Default)]
 pub struct NameLists<'p> {
     lists: Vec<NameList<'p>>,
-    patterns: Vec<NamePattern>,
+    patterns: Vec<SearchedPattern>,
 }
 
 /// Position of a name in every list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NamePosition(Vec<TriePosition>);
+pub struct ListPosition(Vec<TriePosition>);
 
 /// Pattern of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamePattern {
+pub struct SearchedPattern {
     /// Absolute pattern with its variables expanded.
     pub text: String,
     /// True if it is compared without case.
@@ -68,7 +68,7 @@ impl<'p> NameLists<'p> {
         let is_folded = globs.is_folded();
         for written in globs.patterns() {
             for pattern in written.with_links_resolved().iter().chain([&written.pattern]) {
-                self.patterns.push(NamePattern { text: pattern.to_string(), is_folded, relevance });
+                self.patterns.push(SearchedPattern { text: pattern.to_string(), is_folded, relevance });
             }
         }
         self.lists.push(NameList { trie: TrieSource::OfPolicy(globs.trie()), is_folded });
@@ -112,7 +112,7 @@ impl<'p> NameLists<'p> {
             self.lists.push(NameList { trie: TrieSource::OfPolicy(trie), is_folded: true });
         }
         let patterns = built_in_denials::tool_patterns();
-        self.patterns.extend(patterns.map(|text| NamePattern {
+        self.patterns.extend(patterns.map(|text| SearchedPattern {
             text,
             is_folded: true,
             relevance: NameRelevance::Avoided,
@@ -147,37 +147,37 @@ impl<'p> NameLists<'p> {
         builder.add(&text, 0)?;
         builder.add(&format!("{}/**", text.trim_end_matches('/')), 0)?;
         self.lists.push(NameList { trie: TrieSource::OfSearch(builder.build()?), is_folded });
-        self.patterns.push(NamePattern { text, is_folded, relevance });
+        self.patterns.push(SearchedPattern { text, is_folded, relevance });
         Ok(())
     }
 
     /// Returns the patterns of all lists.
-    pub fn patterns(&self) -> &[NamePattern] {
+    pub fn patterns(&self) -> &[SearchedPattern] {
         &self.patterns
     }
 
     /// Returns the position of the name `/`.
-    pub fn start(&self) -> NamePosition {
-        NamePosition(self.lists.iter().map(|list| list.trie().start()).collect())
+    pub fn start(&self) -> ListPosition {
+        ListPosition(self.lists.iter().map(|list| list.trie().start()).collect())
     }
 
     /// Returns the position of a name with one more component.
-    pub fn enter(&self, from: &NamePosition, component: &str) -> NamePosition {
+    pub fn enter(&self, from: &ListPosition, component: &str) -> ListPosition {
         let folded = fold_case(component);
         let enter = |(list, position): (&NameList<'_>, &TriePosition)| {
             let component = if list.is_folded { &folded } else { component };
             list.trie().enter(position, component)
         };
-        NamePosition(self.lists.iter().zip(&from.0).map(enter).collect())
+        ListPosition(self.lists.iter().zip(&from.0).map(enter).collect())
     }
 
     /// Returns true if the list with this number matches the name.
-    pub fn matches(&self, position: &NamePosition, list: usize) -> bool {
+    pub fn matches(&self, position: &ListPosition, list: usize) -> bool {
         self.lists.get(list).zip(position.0.get(list)).is_some_and(|(list, at)| list.trie().matches_at(at))
     }
 
     /// Returns true if the list with this number matches the name or may match a name below it.
-    pub fn may_match_below(&self, position: &NamePosition, list: usize) -> bool {
+    pub fn may_match_below(&self, position: &ListPosition, list: usize) -> bool {
         position.0.get(list).is_some_and(|position| !position.is_dead())
     }
 }

@@ -102,7 +102,7 @@ fn question_that_cannot_be_read_shows_the_forms() {
     for part in ["did you mean `write`?", "reach HOST", "without human"] {
         assert!(refused.stderr().contains(part), "{refused}");
     }
-    home.run(&["policy", "prove", "write below src by nobody"]).must_exit(2);
+    home.run(&["policy", "prove", "write below src by no_such_tool"]).must_exit(2);
     home.run(&["policy", "diff", "effective", "nothing"]).must_exit(2);
 }
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use governance::dry_run::{DryRunResult, dry_run, dry_run_verdict};
+use governance::dry_run::{DryRunResult, ProgramAccess, dry_run, dry_run_verdict};
 use governance::files::VerdictKind;
-use governance::{Policy, ProgramAccess, RateCounts, Situation, Workspaces};
+use governance::{Policy, RateCounts, Situation, Workspaces};
 use guardrail::{InputSchema, ValidCall};
 use serde_json::{Value, json};
 use tool::definition::ExternalTargetKind;

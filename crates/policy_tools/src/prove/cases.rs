@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use governance::Workspaces;
-use governance::name_lists::NameRelevance;
 use governance::policy_environment::PathVariables;
+use governance::rules::NameRelevance;
 use governance::rules::{EffectivePolicy, HostPattern, PathGlobs};
 use tool::Arguments;
 use tool::definition::{ExternalTargetKind, PathAccess};

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-use governance::name_lists::{NamePattern, NameRelevance};
+use governance::rules::{NameRelevance, SearchedPattern};
 
 use super::Incomplete;
 use super::component_pattern::ComponentPattern;
@@ -28,7 +28,7 @@ struct ComponentPatterns {
 }
 
 /// Returns the names.
-pub(super) fn representatives(patterns: &[NamePattern]) -> Result<Vec<String>, Incomplete> {
+pub(super) fn representatives(patterns: &[SearchedPattern]) -> Result<Vec<String>, Incomplete> {
     let patterns = ComponentPatterns::new(patterns)?;
     let mut names: Vec<String> = patterns.fresh_names()?;
     for name in &patterns.sought {
@@ -45,7 +45,7 @@ pub(super) fn representatives(patterns: &[NamePattern]) -> Result<Vec<String>, I
 }
 
 impl ComponentPatterns {
-    fn new(patterns: &[NamePattern]) -> Result<Self, Incomplete> {
+    fn new(patterns: &[SearchedPattern]) -> Result<Self, Incomplete> {
         let mut found = ComponentPatterns::default();
         let components: BTreeSet<(&str, bool, bool)> = patterns
             .iter()
@@ -206,7 +206,7 @@ mod tests {
     fn names(sought: &[&str], avoided: &[&str]) -> Vec<String> {
         let of = |list: &[&str], relevance| {
             let one =
-                move |text: &&str| NamePattern { text: format!("/{text}"), is_folded: false, relevance };
+                move |text: &&str| SearchedPattern { text: format!("/{text}"), is_folded: false, relevance };
             list.iter().map(one).collect::<Vec<_>>()
         };
         representatives(&[of(sought, NameRelevance::Sought), of(avoided, NameRelevance::Avoided)].concat())

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use governance::files::VerdictKind;
-use governance::name_lists::NameRelevance;
+use governance::rules::NameRelevance;
 use governance::rules::{Access, EffectivePolicy, ToolApprovals};
 use governance::{Policy, Workspaces};
 use guardrail::ValidCall;

@@ -3,9 +3,10 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 
-use governance::name_lists::{NameLists, NameRelevance};
+use governance::Workspaces;
+use governance::dry_run::ProgramAccess;
 use governance::rules::{EffectivePolicy, PathGlobs, PatternError};
-use governance::{ProgramAccess, Workspaces};
+use governance::rules::{NameLists, NameRelevance};
 
 use super::Incomplete;
 use super::component_names::representatives;

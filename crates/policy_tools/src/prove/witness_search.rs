@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use governance::ProgramAccess;
 use governance::dry_run::DryRunResult;
+use governance::dry_run::ProgramAccess;
 use governance::files::{NetworkAccess, VerdictKind};
-use governance::name_lists::NameRelevance;
 use governance::rule_trace::RuleOutcome;
+use governance::rules::NameRelevance;
 use governance::rules::{Access, EffectivePolicy, HostPattern, PathGlobs, ToolApprovals};
 use guardrail::ValidCall;
 use serde_json::Value;
