@@ -253,6 +253,7 @@ fn remaining_access_to_a_removed_workspace_is_stated() {
 #[test]
 fn tools_that_list_a_removed_workspace_are_named() {
     let home = Home::new();
+    std::fs::create_dir_all(home.root().join("config/governance")).unwrap();
     let folder = home.user_home().canonicalize().unwrap().join("listed");
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("b.txt"), "x").unwrap();

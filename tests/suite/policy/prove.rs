@@ -9,7 +9,7 @@ const TOOLS: &str = "tools:
   create_directory: {allowed_paths: []}
   delete_file: {requires_approval: true}
   run_tests: {forbidden_in_modes: {add: [NORMAL, ALERT, DEGRADED, RECOVERY]}}
-  run_command: {allowed_commands: [ls, {argv: [git, log]}]}
+  run_command: {allowed_commands: [ls, touch, {argv: [git, log]}]}
   fetch_url: {allowed_domains: [docs.python.org]}
 ";
 
@@ -40,7 +40,8 @@ fn each_witness_is_decided_as_stated() {
         assert_eq!(proof["exists"], true, "{question}: {proof:#}");
         for witness in proof["witnesses"].as_array().unwrap() {
             let expect = if witness["verdict"] == "ask" { 4 } else { 0 };
-            if witness["mode"] == "NORMAL" {
+            // A path to delete must exist, which the proof does not know.
+            if witness["mode"] == "NORMAL" && witness["tool"] != "delete_file" {
                 assert_eq!(make(&home, "explain", witness), Some(expect), "{question}: {witness:#}");
             }
         }
@@ -81,7 +82,6 @@ fn calls_that_no_proof_finds_are_refused() {
 fn program_writes_where_the_proof_says() {
     let home = home();
     let touch = |path: &str| {
-        home.run(&["config", "set", "tools.run_command.allowed_commands", "{add: [touch]}"]).must_exit(0);
         let command = format!("command:=[\"touch\",{path:?}]");
         home.run(&["call", "run_command", &command]);
         home.workspace().join(path).exists()
