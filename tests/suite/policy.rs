@@ -5,6 +5,7 @@ mod between;
 mod project;
 #[cfg(target_os = "linux")]
 mod projects;
+mod prove;
 mod reach;
 mod record;
 mod replay;

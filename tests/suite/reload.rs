@@ -272,6 +272,47 @@ fn removed_workspace_is_closed_when_the_command_ends() {
     assert!(!may_read(), "as the command said");
 }
 
+/// Calls find the access to the folder that `workspace remove` states.
+#[test]
+fn remaining_access_to_a_removed_workspace_is_stated() {
+    let home = Home::initialised();
+    let outer = home.user_home().canonicalize().unwrap().join("outer");
+    let inner = outer.join("inner");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(inner.join("b.txt"), "x").unwrap();
+    let (name, file) = (inner.to_str().unwrap(), format!("path={}", inner.join("b.txt").display()));
+    let read = |home: &Home| home.run(&["call", "read_file", &file]).output.status.code();
+    for folder in [outer.to_str().unwrap(), name] {
+        home.run(&["workspace", "add", folder]).must_exit(0);
+    }
+    let said = home.run(&["workspace", "remove", name]).must_exit(0).stdout();
+    assert!(said.contains("may still work there") && read(&home) == Some(0), "{said}");
+    home.run(&["workspace", "add", name]).must_exit(0);
+    home.run(&["workspace", "remove", outer.to_str().unwrap()]).must_exit(0);
+    let said = home.run(&["workspace", "remove", name]).must_exit(0);
+    assert!(said.stdout().contains("callers may no longer work in") && read(&home) == Some(3), "{said}");
+    let here = home.run_in(&inner, &["call", "read_file", "path=b.txt"]).output.status.code();
+    assert!(said.stderr().contains("may still read the folder") && here == Some(0), "{said}");
+}
+
+#[test]
+fn tools_that_list_a_removed_workspace_are_named() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.root().join("config/governance")).unwrap();
+    let folder = home.user_home().canonicalize().unwrap().join("listed");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("b.txt"), "x").unwrap();
+    let (name, file) = (folder.to_str().unwrap(), format!("path={}", folder.join("b.txt").display()));
+    home.configure_layer(
+        "governance/tools.yaml",
+        &format!("tools: {{read_file: {{allowed_paths: [\"{name}/**\"]}}}}\n"),
+    );
+    home.run(&["workspace", "add", name]).must_exit(0);
+    let read = |home: &Home| home.run(&["call", "read_file", &file]).output.status.code();
+    let said = home.run(&["workspace", "remove", name]).must_exit(0).stdout();
+    assert!(said.contains("still lists paths there for read_file") && read(&home) == Some(0), "{said}");
+}
+
 #[test]
 fn automatic_reload_is_a_setting_that_needs_acceptance() {
     let home = home(SHUT);

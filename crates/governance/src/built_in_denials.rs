@@ -138,6 +138,28 @@ impl BuiltInDenials {
         Some(BuiltInDenial { code: RefusalCode::PathForbidden, rule: rule_ref(group), reason: why })
     }
 
+    /// Returns the denial of a name to a sandboxed program.
+    pub(crate) fn find_program_denial(&self, name: &NormalizedPath, access: PathAccess) -> bool {
+        let is_run = access.is_modifying() && self.compiled.write_denied.find(&name.case_folded()).is_some();
+        is_run || self.find_denial(name, PathAccess::Read).is_some()
+    }
+
+    /// Returns the compiled lists.
+    pub(crate) fn tries(&self) -> [&PatternTrie; 4] {
+        let lists = self.compiled;
+        [
+            &lists.access_denied.trie,
+            &lists.write_denied.trie,
+            &lists.tool_read_denied.trie,
+            &lists.tool_write_denied.trie,
+        ]
+    }
+
+    /// Returns the names of Sinew's own folders, case-folded.
+    pub(crate) fn own_folder_names(&self) -> impl Iterator<Item = &Path> {
+        self.own_folder_names.iter().map(FolderPrefix::as_path)
+    }
+
     /// Like `find_denial`, with the names that a tool must not open but a sandboxed program may.
     pub(crate) fn find_tool_denial(
         &self,
@@ -194,6 +216,14 @@ impl DenialList {
         let first = self.trie.first_match(folded.as_path().as_os_str().as_bytes())?;
         self.groups.get(first).copied()
     }
+}
+
+/// Returns every pattern of the lists that tools are judged by, case-folded and without braces.
+pub(crate) fn tool_patterns() -> impl Iterator<Item = String> {
+    let groups = [ACCESS_DENIED, WRITE_DENIED, TOOL_READ_DENIED, TOOL_WRITE_DENIED].into_iter().flatten();
+    let rows = groups.flat_map(|group| group.rows);
+    let texts = rows.flat_map(|(pattern, _)| pattern_variants(pattern, PatternScope::Subtree));
+    texts.flat_map(|text| expand_braces(&fold_case(&text)))
 }
 
 /// Expands the braces of a pattern, whose alternatives may contain slashes.

@@ -44,7 +44,7 @@ impl Policy {
 
 impl<'a> EffectivePolicy<'a> {
     /// Returns the rules that a call must pass in addition to these.
-    pub(crate) fn stricter(&self) -> Option<EffectivePolicy<'a>> {
+    pub fn stricter(&self) -> Option<EffectivePolicy<'a>> {
         let policy = self.policy.stricter.as_deref()?;
         Some(EffectivePolicy::new(policy, self.definition))
     }

@@ -17,6 +17,8 @@ use crate::rule_trace::{RuleTrace, TraceRecorder};
 use crate::situation::{RateCounts, Situation, Workspace, WorkspaceAccess, Workspaces};
 use crate::tools_file::VerdictKind;
 
+pub use crate::program_access::ProgramAccess;
+
 /// Workspace of a dry run, where relative paths start.
 pub const DRY_RUN_WORKSPACE: &str = "/workspace";
 
@@ -46,9 +48,23 @@ impl DryRunResult {
 
 /// Judges a call as if its paths contained no symbolic links and nothing existed there yet.
 pub fn dry_run(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> DryRunResult {
-    let effective_policy = EffectivePolicy::new(policy, call.definition());
     let mut trace = RuleTrace::enabled();
-    let mut notes = TraceRecorder::new(&mut trace);
+    dry_run_traced(policy, situation, call, &mut trace).with_trace(trace)
+}
+
+/// Like `dry_run`, without the reasons: a search that judges many calls needs most verdicts alone.
+pub fn dry_run_verdict(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> VerdictKind {
+    dry_run_traced(policy, situation, call, &mut RuleTrace::disabled()).verdict
+}
+
+fn dry_run_traced(
+    policy: &Policy,
+    situation: &Situation<'_>,
+    call: &ValidCall,
+    trace: &mut RuleTrace,
+) -> DryRunResult {
+    let effective_policy = EffectivePolicy::new(policy, call.definition());
+    let mut notes = TraceRecorder::new(trace);
     let judged = check_typed(&effective_policy, situation, call.arguments(), &mut notes).and_then(|named| {
         let reached: Vec<ReachedPath> = named.path_requests.iter().map(ReachedPath::from_request).collect();
         let content_bytes = path_rules::content_bytes(call.arguments());
@@ -61,7 +77,7 @@ pub fn dry_run(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> 
         };
         decide(&effective_policy, situation, &facts, &mut notes)
     });
-    dry_run_result(&effective_policy, judged, notes).with_trace(trace)
+    dry_run_result(&effective_policy, judged, notes)
 }
 
 /// Converts a decision to a dry run result.

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use tool::RuleRef;
 
-pub(crate) use self::pattern_trie::{PatternTrie, PatternTrieBuilder};
+pub(crate) use self::pattern_trie::{PatternTrie, PatternTrieBuilder, TriePosition};
 pub(crate) use self::simple_component::brace_alternatives;
 use crate::normalized_path::{NormalizedPath, fold_case};
 use crate::pattern::{PathPattern, PatternError};
-use crate::policy_environment::NameComparison;
+use crate::policy_environment::{NameComparison, PathVariables};
 
 /// Compiled list of path patterns.
 #[derive(Clone, Debug)]
@@ -162,6 +162,23 @@ impl PathGlobs {
             literal_paths: Vec::new(),
             case: CaseMatching::Exact,
         }
+    }
+
+    /// Compiles one pattern as an allowing list does, for a question about names.
+    pub fn of_pattern(text: &str, variables: &PathVariables) -> Result<PathGlobs, PatternError> {
+        let pattern = PathPattern::parse(text, variables)?;
+        let mut builder = PathGlobsBuilder::new(ListPurpose::Allow, NameComparison::CaseSensitive);
+        builder.add(text, &pattern, &RuleRef { file: "question".into(), line: 0, id: "question".into() })?;
+        builder.build()
+    }
+
+    pub(crate) fn trie(&self) -> &PatternTrie {
+        &self.trie
+    }
+
+    /// Returns true if names are compared without case.
+    pub(crate) fn is_folded(&self) -> bool {
+        self.case == CaseMatching::Folded
     }
 
     /// Returns the list of the folders above the matched paths. A write that creates its folders may create

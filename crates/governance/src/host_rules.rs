@@ -213,7 +213,8 @@ impl HostRule {
 }
 
 impl HostPattern {
-    fn parse(text: &str) -> Option<Self> {
+    /// Parses `example.org`, `*.example.org` or `*`.
+    pub fn parse(text: &str) -> Option<Self> {
         if text == "*" {
             return Some(HostPattern::Any);
         }
@@ -233,7 +234,8 @@ impl HostPattern {
         Some(if text.starts_with("*.") { HostPattern::Subdomains(name) } else { HostPattern::Exact(name) })
     }
 
-    pub(crate) fn allows(&self, host: &str) -> bool {
+    /// Returns true if the pattern allows the host.
+    pub fn allows(&self, host: &str) -> bool {
         match self {
             HostPattern::Any => true,
             HostPattern::Exact(name) => host == name,

@@ -104,6 +104,23 @@ pub(crate) fn built_in_documents() -> Result<PolicyDocuments, PolicyError> {
     DOCUMENTS.clone()
 }
 
+fn built_in_name(file: PolicyFile) -> String {
+    format!("{BUILT_IN_FOLDER}/{}", file.name())
+}
+
+/// Returns a built-in file as a tree. Reading it takes most of the time of a merge, so this is done once.
+fn built_in_tree(file: PolicyFile) -> Result<LayeredNode, DocumentError> {
+    type Tree = Result<LayeredNode, DocumentError>;
+    static TREES: LazyLock<[(PolicyFile, Tree); 3]> = LazyLock::new(|| {
+        PolicyFile::ALL.map(|file| {
+            let document = Document::from_text(&built_in_name(file), file.built_in_text());
+            (file, document.and_then(|document| LayeredNode::read(&document, &OPAQUE_KEYS)))
+        })
+    });
+    let found = TREES.iter().find(|(known, _)| *known == file).map(|(_, tree)| tree.clone());
+    found.unwrap_or_else(|| Err(DocumentError::for_file(&built_in_name(file), "is not a built-in file")))
+}
+
 /// Layers of one policy file.
 pub(crate) struct FileLayers {
     name: String,
@@ -113,9 +130,8 @@ pub(crate) struct FileLayers {
 
 impl FileLayers {
     fn read(file: PolicyFile, user: Option<&Document>, default: LayerDefault) -> Result<Self, DocumentError> {
-        let built_in_name = format!("{BUILT_IN_FOLDER}/{}", file.name());
-        let built_in = Document::from_text(&built_in_name, file.built_in_text())?;
-        let mut base = LayeredNode::read(&built_in, &OPAQUE_KEYS)?;
+        let built_in_name = built_in_name(file);
+        let mut base = built_in_tree(file)?;
         let user = user.map(|document| read_user_layer(document, default)).transpose()?;
         let name = user.as_ref().map_or(built_in_name, |user| user.origin.document.name().to_owned());
         let user = user.map(|user| separate_examples(&mut base, user));

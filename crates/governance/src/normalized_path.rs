@@ -109,6 +109,10 @@ impl FolderPrefix {
         FolderPrefix { is_normalized: is_normalized(&path), path }
     }
 
+    pub(crate) fn as_path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns true if the path is this folder or inside it.
     pub(crate) fn contains(&self, name: &NormalizedPath) -> bool {
         // Two normalized paths have only one spelling, so the byte comparison is exact.

@@ -156,8 +156,12 @@ impl ProjectRules {
     /// Returns the paths that a tool may write to in the project: its own list, else the write scope. `None` means
     /// the whole project.
     pub(crate) fn write_paths(&self, tool: &ToolDefinition) -> Option<&PathList> {
-        let own = self.rules_of(tool).allowed_paths.as_ref();
-        own.or_else(|| self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref()))
+        self.rules_of(tool).allowed_paths.as_ref().or_else(|| self.write_scope())
+    }
+
+    /// Returns the paths that a tool without a list of its own may write to.
+    pub(crate) fn write_scope(&self) -> Option<&PathList> {
+        self.write_scope.as_ref().and_then(|rules| rules.allowed_paths.as_ref())
     }
 
     /// Returns the rules of the project, by tool.

@@ -8,6 +8,7 @@ pub use crate::example::{PolicyExample, expand_variables};
 pub use crate::glob::{ListPurpose, ListedPattern, PathGlobs};
 pub use crate::host_rules::{GatewayRules, HostList, HostPattern, HostRule, PrivateAddressRule};
 pub use crate::mode_rules::{ApprovalScope, ModeRules, PerMode};
+pub use crate::name_lists::{ListPosition, NameLists, NameRelevance, SearchedPattern};
 pub use crate::path_list::PathList;
 pub use crate::pattern::{PathPattern, PatternError};
 pub use crate::policy_queries::SecretRule;

@@ -48,6 +48,12 @@ impl VisibilityFilter {
         self.lists().flat_map(PathGlobs::patterns).map(|written| written.text.as_str()).collect()
     }
 
+    /// Returns true if a sandboxed program does not find the name, or must not change it.
+    pub(crate) fn forbids_program(&self, name: &NormalizedPath, access: PathAccess) -> bool {
+        self.lists().any(|list| list.first_match(name).is_some())
+            || self.built_in_denials.find_program_denial(name, access)
+    }
+
     /// Returns true if this access to the path would be refused as forbidden.
     pub(crate) fn forbids(&self, path: &Path, access: PathAccess) -> bool {
         let Some(name) = NormalizedPath::canonical(path) else { return true };

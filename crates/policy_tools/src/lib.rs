@@ -1,8 +1,10 @@
-//! Help for people who write policies: compares two policies, lints one, lists what each tool may do without
+//! Help for people who write policies: compares two policies, proves what one permits, lints one, lists what each tool may do without
 //! approval, edits policy files, runs policy tests and suggests changes from recorded calls.
 //!
 //! This crate reads the compiled rules of `governance`. It decides on no call and changes no loaded policy: an
 //! edit gives a new one.
+
+pub mod prove;
 
 mod amend;
 mod compare;

@@ -17,7 +17,7 @@ pub(crate) enum ProjectPreset {
     Coding,
     /// Read only.
     Review,
-    /// Read and fetch, write notes, run nothing.
+    /// Read and fetch, write notes, run no command.
     Research,
     /// Write only below docs/.
     Docs,
@@ -121,11 +121,13 @@ tools:
 const HOME_CODING: &str = "\
 # yaml-language-server: $schema=schema/tools.json
 # Your policy: write code in the workspaces. It tightens the built-in policy. See docs/policy.md.
+path_sets:
+  ci: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]
 tools:
-  write_file: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
-  edit_file: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
-  create_directory: {forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
-  delete_file: {requires_approval: true, forbidden_paths: [\"**/.github/**\", \"**/.gitlab-ci.yml\"]}
+  write_file: {forbidden_paths: {add: [\"@ci\"]}}
+  edit_file: {forbidden_paths: {add: [\"@ci\"]}}
+  create_directory: {forbidden_paths: {add: [\"@ci\"]}}
+  delete_file: {requires_approval: true, forbidden_paths: {add: [\"@ci\"]}}
 ";
 
 const HOME_REVIEW: &str = "\
@@ -138,7 +140,7 @@ tools: {}
 
 const HOME_RESEARCH: &str = "\
 # yaml-language-server: $schema=schema/tools.json
-# Your policy: read and fetch. Every change needs your approval, and no program runs. See docs/policy.md.
+# Your policy: read and fetch. Every change needs your approval, and run_command starts nothing. See docs/policy.md.
 tool_categories:
   system_write: {requires_approval_in_modes: [NORMAL, ALERT, DEGRADED, RECOVERY]}
 tools:
@@ -147,7 +149,7 @@ tools:
 
 const HOME_DOCS: &str = "\
 # yaml-language-server: $schema=schema/tools.json
-# Your policy: write documentation. No program runs, and deleting needs your approval. See docs/policy.md.
+# Your policy: write documentation. run_command starts nothing, and deleting needs your approval. See docs/policy.md.
 tools:
   run_command: {allowed_commands: []}
   delete_file: {requires_approval: true}

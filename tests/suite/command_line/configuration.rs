@@ -325,6 +325,12 @@ fn home_presets_are_shown_and_hold() {
         assert_eq!(explain(&["write_file", "path=a.txt", "content=x"]), Some(write), "{preset}");
         assert_eq!(explain(&["run_command", "command:=[\"ls\"]"]), Some(run), "{preset}");
         assert_eq!(explain(&["read_file", "path=a.txt"]), Some(0), "{preset}");
+        let diff = home.run(&["policy", "diff", "built-in", "effective", "--json"]).must_exit(0).json();
+        for list in ["changes", "differences"] {
+            let differences = diff[list].as_array().unwrap();
+            assert!(!differences.is_empty(), "{preset} {list}");
+            assert!(differences.iter().all(|one| one["effect"] != "loosens"), "{preset}: {differences:#?}");
+        }
         home.run(&["init", "--preset", preset]).must_exit(2);
     }
     let home = Home::new();

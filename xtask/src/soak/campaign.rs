@@ -170,6 +170,22 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: crate_tests::judge,
     },
     Campaign {
+        name: "prover",
+        promise: "the prover's answer equals exhaustive judgement on random small policies",
+        target: 1_000_000,
+        unit: "policies of a tool",
+        guard: "",
+        run: crate_tests::prover,
+    },
+    Campaign {
+        name: "layers",
+        promise: "the merged policy decides like the whole file that it replaced",
+        target: 1_000_000,
+        unit: "calls",
+        guard: "",
+        run: crate_tests::layers,
+    },
+    Campaign {
         name: "schedules",
         promise: "a call runs as approved, once, under every order of events",
         target: 100_000,

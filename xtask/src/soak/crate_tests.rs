@@ -26,6 +26,24 @@ pub(crate) fn judge(session: &Session<'_>) -> Result<Summary> {
     Ok(Summary { figure: session.count, notes: "each with its explanation".to_owned() })
 }
 
+/// Compares the prover with exhaustive judgement on random policies, and the differences that it finds with the
+/// comparison of rules.
+pub(crate) fn prover(session: &Session<'_>) -> Result<Summary> {
+    let (count, seed) = (session.count.to_string(), session.seed.to_string());
+    let variables = [("SINEW_PROVE_POLICIES", &*count), ("SINEW_PROVE_SEED", &*seed)];
+    let arguments = ["-p", "policy_tools", "--lib", "prover_equals", "--", "--nocapture"];
+    run(session, &arguments, &variables)?;
+    Ok(Summary { figure: session.count, notes: "each with a question in two modes".to_owned() })
+}
+
+/// Judges random calls by the shipped policy with its sets and layers, and by the file that shipped before.
+pub(crate) fn layers(session: &Session<'_>) -> Result<Summary> {
+    let count = session.count.to_string();
+    let arguments = ["-p", "governance", "--lib", "sets_do_not_change_any_verdict", "--", "--nocapture"];
+    run(session, &arguments, &[("SINEW_POLICY_CALLS", &*count)])?;
+    Ok(Summary { figure: session.count, notes: String::new() })
+}
+
 /// Runs calls that need approval through random orders of events.
 pub(crate) fn schedules(session: &Session<'_>) -> Result<Summary> {
     let (count, seed) = (session.count.to_string(), session.seed.to_string());

@@ -33,6 +33,22 @@ pub(crate) struct PatternTrie {
     nodes: Vec<TrieNode>,
 }
 
+/// Position of a name in a trie. Two names at the same position match a pattern of the trie with the same
+/// continuations.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TriePosition {
+    active: Vec<usize>,
+    /// True if a pattern matches the name and everything below it.
+    covers_all_below: bool,
+}
+
+impl TriePosition {
+    /// Returns true if no pattern matches the name or anything below it.
+    pub(crate) fn is_dead(&self) -> bool {
+        !self.covers_all_below && self.active.is_empty()
+    }
+}
+
 /// Builder of a trie. It has no lookup, because its regular expressions are not compiled yet.
 pub(crate) struct PatternTrieBuilder {
     nodes: Vec<TrieNodeBuilder>,
@@ -206,11 +222,6 @@ impl PatternTrie {
     /// Returns the smallest number among the patterns that match a name.
     pub(crate) fn first_match(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
-        let mut take = |number: Option<usize>| {
-            if let Some(number) = number {
-                found = Some(found.map_or(number, |found| found.min(number)));
-            }
-        };
         // Two lists that are swapped, so that a lookup allocates only twice: a judgement looks names up in
         // many tries.
         let (mut active, mut next) =
@@ -218,26 +229,60 @@ impl PatternTrie {
         active.push(0);
         self.add_any_depth(&mut active);
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
-            for (at, node) in self.nodes_at(&active) {
-                take(node.pattern_below);
-                node.push_children((at, part), &mut next);
-                if node.regex_sets.is_empty() {
-                    continue;
-                }
-                let characters = replace_invalid_utf8(part);
-                for (set, behind) in &node.regex_sets {
-                    next.extend(set.matches(&characters).into_iter().filter_map(|which| behind.get(which)));
-                }
-            }
-            self.add_any_depth(&mut next);
+            found = lower(found, self.enter_component(part, &active, &mut next));
             std::mem::swap(&mut active, &mut next);
             next.clear();
             if active.is_empty() {
                 return found;
             }
         }
-        self.nodes_at(&active).for_each(|(_, node)| take(node.pattern_here));
+        lower(found, self.pattern_at(&active))
+    }
+
+    /// Adds the nodes that a component leads to, and returns the smallest number among the patterns that match
+    /// everything below the active nodes.
+    fn enter_component(&self, part: &[u8], active: &[usize], next: &mut Vec<usize>) -> Option<usize> {
+        let mut found = None;
+        for (at, node) in self.nodes_at(active) {
+            found = lower(found, node.pattern_below);
+            node.push_children((at, part), next);
+            if node.regex_sets.is_empty() {
+                continue;
+            }
+            let characters = replace_invalid_utf8(part);
+            for (set, behind) in &node.regex_sets {
+                next.extend(set.matches(&characters).into_iter().filter_map(|which| behind.get(which)));
+            }
+        }
+        self.add_any_depth(next);
         found
+    }
+
+    /// Returns the smallest number among the patterns that end at the active nodes.
+    fn pattern_at(&self, active: &[usize]) -> Option<usize> {
+        self.nodes_at(active).fold(None, |found, (_, node)| lower(found, node.pattern_here))
+    }
+
+    /// Returns the position of the name `/`.
+    pub(crate) fn start(&self) -> TriePosition {
+        let mut active = if self.nodes.is_empty() { Vec::new() } else { vec![0] };
+        self.add_any_depth(&mut active);
+        TriePosition { active, covers_all_below: false }
+    }
+
+    /// Returns the position of a name with one more component.
+    pub(crate) fn enter(&self, from: &TriePosition, part: &str) -> TriePosition {
+        let mut active = Vec::new();
+        let below = self.enter_component(part.as_bytes(), &from.active, &mut active);
+        if from.covers_all_below || below.is_some() {
+            return TriePosition { active: Vec::new(), covers_all_below: true };
+        }
+        TriePosition { active, covers_all_below: false }
+    }
+
+    /// Returns true if a pattern matches the name at a position.
+    pub(crate) fn matches_at(&self, position: &TriePosition) -> bool {
+        position.covers_all_below || self.pattern_at(&position.active).is_some()
     }
 
     fn nodes_at<'t>(&'t self, active: &'t [usize]) -> impl Iterator<Item = (usize, &'t TrieNode)> {
@@ -258,6 +303,14 @@ impl PatternTrie {
             active.sort_unstable();
             active.dedup();
         }
+    }
+}
+
+/// Returns the lower number, if there is one.
+fn lower(one: Option<usize>, other: Option<usize>) -> Option<usize> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -128,6 +128,26 @@ fn user_can_define_and_extend_sets() {
 }
 
 #[test]
+fn command_and_host_sets_hold_in_every_list_of_their_kind() {
+    let text = "command_sets:\n  builders: [make, {argv: [npm, test]}]\n  readers: {add: [tree]}\n\
+                host_sets:\n  docs: [docs.rs, \"*.python.org\"]\n\
+                tools:\n  run_command: {allowed_commands: {add: [\"@builders\"]}, forbidden_commands: [curl]}\n  \
+                fetch_url: {allowed_domains: [\"@docs\"]}\n";
+    let policy = with_tools(text).unwrap().with_isolation(Some(crate::files::Isolation::Full));
+    let run = |words: Value| verdict(&policy, "run_command", json!({"command": words}), Mode::Normal);
+    for words in [json!(["make"]), json!(["npm", "test"]), json!(["tree"]), json!(["ls"])] {
+        assert_eq!(run(words.clone()), "allow", "{words}");
+    }
+    assert!(run(json!(["npm", "install"])).starts_with("deny"));
+    let fetch = |url: &str| verdict(&policy, "fetch_url", json!({"url": url}), Mode::Normal);
+    assert_eq!(
+        (fetch("https://docs.rs/"), fetch("https://docs.python.org/")),
+        ("allow".into(), "allow".into())
+    );
+    assert!(fetch("https://example.org/").starts_with("deny"));
+}
+
+#[test]
 fn shipped_examples_do_not_block_an_edit() {
     // The built-in example expects that `git status` is denied.
     let text = "tools:\n  run_command:\n    allowed_commands: {add: [git]}\n";

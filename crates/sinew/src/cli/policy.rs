@@ -72,6 +72,29 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
+    /// Compare two policies by what they permit: each change of a verdict with a call that shows it, and each
+    /// difference of the rules.
+    Diff {
+        /// First policy: a folder of governance files, one such file (your other files stay), `effective` for the
+        /// current policy, or `built-in`.
+        #[arg(value_name = "A")]
+        before: String,
+        /// Second policy, in the same form.
+        #[arg(value_name = "B")]
+        after: String,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
+    /// Find a call with an effect that the policy permits, or show that there is none. Exits with 0 if there is one,
+    /// with 1 if there is none, and with 5 if the question could not be decided.
+    #[command(after_help = policy_tools::prove::EXPRESSION_GRAMMAR)]
+    Prove {
+        /// Question, such as "write below src without human".
+        #[arg(value_name = "EXPR", required = true, num_args = 1..)]
+        question: Vec<String>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
     /// Compare another policy with the current one and list the recorded calls it would decide differently.
     Replay {
         /// Folder with the files of the other policy.

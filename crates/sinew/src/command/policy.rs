@@ -1,6 +1,8 @@
-//! `sinew policy`: tests a policy before it takes effect, and suggests changes. It runs nothing, opens no file of
+//! `sinew policy`: tests a policy before it takes effect, proves what it permits, and suggests changes. It runs nothing, opens no file of
 //! a call and records nothing.
 
+mod diff;
+mod prove;
 mod record;
 mod replay;
 mod suggest;
@@ -26,6 +28,8 @@ pub(crate) fn run(command: PolicyCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     match command {
         PolicyCommand::Test { file, output } => run_tests(&context, &file, output),
+        PolicyCommand::Diff { before, after, output } => diff::run(&context, [&before, &after], output),
+        PolicyCommand::Prove { question, output } => prove::run(&context, &question, output),
         PolicyCommand::Reach { mode, output } => show_reach(&context, mode, output),
         PolicyCommand::Replay { against, since, output } => replay::run(&context, &against, since, output),
         PolicyCommand::Record(args) => record::run(&context, &args),

@@ -2,17 +2,20 @@
 //! `sinew.yaml`.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use governance::WorkspaceAccess;
+use governance::rules::EffectivePolicy;
 use serde_json::json;
 use server::settings::{Settings, WorkspaceAccessSetting, WorkspaceSetting};
+use tool::ToolDefinition;
 
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};
 use crate::command::reload::{self, ChangeState};
 use crate::command::{check, init};
 use crate::command_context::CommandContext;
-use crate::compose;
+use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
@@ -126,43 +129,62 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
     }
     let shown = escape_invisible_line(&path.to_string_lossy());
     let after = check::existing_workspaces(&context.settings()?).access_at(&path);
-    let result = match after {
-        None => format!("callers may no longer work in {shown}"),
-        Some(access) => format!(
-            "{shown} is no longer a workspace, but it is inside of one: callers may {} there",
+    let waits = (before, after) == (Some(WorkspaceAccess::ReadOnly), Some(WorkspaceAccess::ReadWrite));
+    let change = reload::apply_tightening(context)?;
+    if let ChangeState::Rejected(error) = &change {
+        let problem = CommandError::configuration(format!(
+            "the settings no longer list {shown}, but the daemon still lets callers work there: it could not apply \
+             the changed files\n{}",
+            escape_invisible(error)
+        ));
+        return Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"));
+    }
+    print_remaining_access(context, &path, after)?;
+    match (change, waits) {
+        (ChangeState::InEffect, true) => print_message(
+            "until you run `sinew reload --accept`, the running daemon lets callers only read there",
+        ),
+        (ChangeState::InEffect, false) => {
+            print_message("calls that already run there finish; `sinew ps` lists them");
+        }
+        (_, true) if accepted_config::has_accepted_copy(context.home()) => {
+            print_message("run `sinew reload --accept` after the next start to allow this");
+        }
+        _ => print_message("without a daemon, a call may still read the folder that it is started in"),
+    }
+    Ok(())
+}
+
+/// Reports who may still work in a folder that is no longer listed: callers, if it is in another workspace, and tools that
+/// list paths there.
+fn print_remaining_access(
+    context: &CommandContext,
+    path: &Path,
+    access: Option<WorkspaceAccess>,
+) -> Result<(), CommandError> {
+    let shown = escape_invisible_line(&path.to_string_lossy());
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
+    let around = snapshot.workspaces.iter().find(|workspace| path.starts_with(workspace.root()));
+    print_result_line(match (access, around) {
+        (Some(access), Some(workspace)) => format!(
+            "{shown} is no longer listed, but it is in the workspace {}: callers may {} there",
+            escape_invisible_line(&workspace.root().to_string_lossy()),
             access_words(access)
         ),
+        _ => format!("callers may no longer work in {shown}"),
+    })?;
+    let lists_paths_there = |tool: &&Arc<ToolDefinition>| {
+        let rules = EffectivePolicy::new(&snapshot.policy, tool).rules;
+        rules.and_then(|rules| rules.allowed_paths.as_ref()).is_some_and(|list| {
+            let mut patterns = list.globs.patterns().iter();
+            list.globs.matches(path) || patterns.any(|pattern| pattern.literal_prefix.starts_with(path))
+        })
     };
-    let waits = (before, after) == (Some(WorkspaceAccess::ReadOnly), Some(WorkspaceAccess::ReadWrite));
-    match (reload::apply_tightening(context)?, waits) {
-        (ChangeState::NoDaemon, false) => print_result_line(result),
-        (ChangeState::NoDaemon, true) => {
-            print_result_line(result)?;
-            if accepted_config::has_accepted_copy(context.home()) {
-                print_message("run `sinew reload --accept` after the next start to allow this");
-            }
-            Ok(())
-        }
-        (ChangeState::InEffect, false) => {
-            print_result_line(result)?;
-            print_message("calls that already run there finish; `sinew ps` lists them");
-            Ok(())
-        }
-        (ChangeState::InEffect, true) => {
-            print_result_line(result)?;
-            print_message(
-                "until you run `sinew reload --accept`, the running daemon lets callers only read there",
-            );
-            Ok(())
-        }
-        (ChangeState::Rejected(error), _) => {
-            let problem = CommandError::configuration(format!(
-                "the settings no longer list {shown}, but the daemon still lets callers work there: it could not apply \
-                 the changed files\n{}",
-                escape_invisible(&error)
-            ));
-            Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"))
-        }
+    let tools = snapshot.registry.definitions().filter(lists_paths_there);
+    let names: Vec<&str> = tools.map(|tool| tool.name().as_str()).collect();
+    match names.is_empty() {
+        true => Ok(()),
+        false => print_result_line(format!("tools.yaml still lists paths there for {}", names.join(", "))),
     }
 }
 
