@@ -36,13 +36,6 @@ const SUBCOMMANDS: [(&str, &[&str]); 6] = [
     ("pnpm", &["test"]),
     ("yarn", &["test"]),
 ];
-/// Subcommands of which any further arguments can be permitted, by program.
-const SUBCOMMANDS: [(&str, &[&str]); 2] = [
-    ("git", &["blame", "diff", "log", "ls-files", "rev-parse", "show", "status"]),
-    ("ruff", &["check", "format"]),
-];
-/// Folders of programs that a call cannot replace. A program elsewhere can be another one of the same name.
-const PROGRAM_FOLDERS: [&str; 2] = ["/bin", "/usr/bin"];
 /// Fewest folders above a pattern with wildcards: `/home/user/folder/*`, and never the home of a user.
 const MIN_FOLDERS: usize = 3;
 
