@@ -47,7 +47,7 @@ fn each_witness_is_decided_as_stated() {
         }
     }
     let written = prove(&home, "write src/a.txt in NORMAL without human by write_file").must_exit(0).json();
-    assert_eq!(make(&home, "call", &written["witnesses"][0]), Some(3), "without its folder: {written:#}");
+    assert_eq!(make(&home, "call", &written["witnesses"][0]), Some(1), "without its folder: {written:#}");
     std::fs::create_dir(home.workspace().join("src")).unwrap();
     assert_eq!(make(&home, "call", &written["witnesses"][0]), Some(0), "{written:#}");
     assert!(home.workspace().join("src/a.txt").exists());

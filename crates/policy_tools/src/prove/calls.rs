@@ -31,11 +31,12 @@ impl ToolCalls {
                 || definition.external_target_arguments().iter().any(|argument| argument.key == key)
         };
         let example = definition.example().and_then(Value::as_object);
-        let mut fixed = Arguments::new();
+        // The curated map may require more than the schema, and the example has it.
+        let stated = example.into_iter().flatten().filter(|(key, _)| !judged(key));
+        let mut fixed: Arguments = stated.map(|(key, value)| (key.clone(), value.clone())).collect();
         for key in required_keys(definition).filter(|key| !judged(key)) {
-            let known = example.and_then(|example| example.get(key)).cloned();
             let property = definition.input_schema().get("properties").and_then(|all| all.get(key));
-            fixed.insert(key.to_owned(), known.unwrap_or_else(|| plain_value(property)));
+            fixed.entry(key).or_insert_with(|| plain_value(property));
         }
         Ok(ToolCalls { definition: Arc::clone(definition), schema, fixed })
     }
