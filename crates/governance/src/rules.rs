@@ -12,8 +12,8 @@ pub use crate::name_lists::{ListPosition, NameLists, NameRelevance, SearchedPatt
 pub use crate::path_list::PathList;
 pub use crate::pattern::{PathPattern, PatternError};
 pub use crate::policy_queries::SecretRule;
-pub use crate::read_only_programs::{READ_ONLY_PROGRAMS, is_read_only_program};
 pub use crate::project::UnknownToolNames;
+pub use crate::read_only_programs::{READ_ONLY_PROGRAMS, is_read_only_program};
 pub use crate::safety_rules::{ApprovalRule, SafetyRules};
 pub use crate::suggested_change::quote_yaml;
 pub use crate::tool_rules::{Confinement, ModeList, ResultCacheRule, ToolRules};

@@ -2,6 +2,7 @@
 
 use strict_yaml::Document;
 
+use super::network_target::strip_credentials;
 use super::*;
 use crate::rule_trace::RuleTrace;
 use crate::safety_file::SafetyFile;

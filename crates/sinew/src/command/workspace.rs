@@ -137,7 +137,9 @@ fn remove(context: &CommandContext, dir: &Path) -> Result<(), CommandError> {
              the changed files\n{}",
             escape_invisible(error)
         ));
-        return Err(problem.with_hint("correct the files; the daemon removes the folder as soon as they load"));
+        return Err(
+            problem.with_hint("correct the files; the daemon removes the folder as soon as they load")
+        );
     }
     print_remaining_access(context, &path, after)?;
     match (change, waits) {
