@@ -37,7 +37,7 @@ impl CurrentPolicy {
     /// permitted it has ended.
     pub(crate) fn has_changed_since(&self, call: &PipelineCall) -> bool {
         let (judged_by, is_over) = match &call.recorded_from {
-            Some(snapshot) => (snapshot, !self.recording.is_active()),
+            Some(snapshot) => (snapshot, !self.recording.covers(&call.snapshot)),
             None => (&call.snapshot, false),
         };
         is_over || self.mode.get() != call.header.mode || !Arc::ptr_eq(&self.snapshot.load(), judged_by)

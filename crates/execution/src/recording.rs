@@ -117,8 +117,17 @@ impl RecordingState {
         self.lock().as_ref().is_some_and(|active| !active.is_over())
     }
 
+    /// Returns true if this snapshot is the one of the recording in progress, and not of an earlier one.
+    pub(crate) fn covers(&self, derived: &Arc<ConfigSnapshot>) -> bool {
+        let state = self.lock();
+        let active = state.as_ref().filter(|active| !active.is_over());
+        active
+            .and_then(|active| active.derived.as_ref())
+            .is_some_and(|(_, current)| Arc::ptr_eq(current, derived))
+    }
+
     /// Returns the root of the recorded workspace and the snapshot by which its calls are judged.
-    fn derive(&self, current: &Arc<ConfigSnapshot>) -> Option<(PathBuf, Arc<ConfigSnapshot>)> {
+    pub(crate) fn derive(&self, current: &Arc<ConfigSnapshot>) -> Option<(PathBuf, Arc<ConfigSnapshot>)> {
         let mut state = self.lock();
         let active = state.as_mut().filter(|active| !active.is_over())?;
         let is_fresh = |(from, _): &(Arc<ConfigSnapshot>, Arc<ConfigSnapshot>)| Arc::ptr_eq(from, current);
@@ -128,6 +137,16 @@ impl RecordingState {
         }
         let derived = active.derived.as_ref().map(|(_, derived)| Arc::clone(derived))?;
         Some((active.root.clone(), derived))
+    }
+
+    /// Begins a recording of an hour.
+    #[cfg(test)]
+    pub(crate) fn begin(&self, root: &Path) {
+        let (hour, since) = (std::time::Duration::from_secs(3600), Timestamp::now());
+        let workspace = root.to_string_lossy().into_owned();
+        let status = RecordingStatus { workspace, since, until: since + hour, calls: 0 };
+        let deadline = Instant::now() + hour;
+        *self.lock() = Some(ActiveRecording { status, root: root.to_owned(), deadline, derived: None });
     }
 
     pub(crate) fn count_call(&self) {

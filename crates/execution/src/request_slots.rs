@@ -60,6 +60,12 @@ impl RequestSlots {
         .await
     }
 
+    /// Takes every slot that a caller can have.
+    #[cfg(test)]
+    pub(crate) fn occupy(&self, caller: CallerKey) -> Vec<Slot> {
+        std::iter::from_fn(|| self.0.try_acquire(&caller, CallLength::Short)).collect()
+    }
+
     fn poll_slot(
         &self,
         caller: CallerKey,

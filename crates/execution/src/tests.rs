@@ -241,21 +241,7 @@ async fn call_that_has_waited_computes_in_a_slot() {
         })
     });
     let (layer, _folder) = bench.layer();
-    let (slots, stop) = (layer.request_slots().clone(), CancellationToken::new());
-    let occupied: Vec<_> = (0..1000)
-        .map(|_| {
-            let (slots, stop) = (slots.clone(), stop.clone());
-            tokio::spawn(async move {
-                let computing = async {
-                    while !stop.is_cancelled() {
-                        tokio::task::yield_now().await;
-                    }
-                };
-                slots.run(caller().key(), computing).await;
-            })
-        })
-        .collect();
-    tokio::task::yield_now().await;
+    let occupied = layer.request_slots().occupy(caller().key());
     let call = tokio::spawn({
         let layer = Arc::clone(&layer);
         async move { layer.execute(request("later", json!({}), None)).await }
@@ -264,12 +250,21 @@ async fn call_that_has_waited_computes_in_a_slot() {
         tokio::task::yield_now().await;
     }
     assert_eq!(begun.load(Ordering::Relaxed), 0, "all slots of its caller are taken");
-    stop.cancel();
+    drop(occupied);
     has_begun.notified().await;
     assert!(call.await.unwrap().success);
-    for task in occupied {
-        task.await.unwrap();
-    }
+}
+
+#[tokio::test]
+async fn recording_covers_no_call_of_an_earlier_one() {
+    let (layer, folder) = LayerBench::new().layer();
+    let (recording, current) = (&layer.current.recording, layer.current.snapshot.load_full());
+    recording.begin(folder.path());
+    let (_, earlier) = recording.derive(&current).unwrap();
+    assert!(recording.covers(&earlier));
+    recording.begin(folder.path());
+    let (_, later) = recording.derive(&current).unwrap();
+    assert!(recording.covers(&later) && !recording.covers(&earlier));
 }
 
 #[tokio::test]

@@ -284,12 +284,17 @@ pub(crate) fn byte_count(bytes: u64) -> String {
     }
 }
 
-/// Prints a table without spaces at the ends of its lines.
-pub(crate) fn print_table(mut table: Table) -> Result<(), CommandError> {
+/// Prints a table.
+pub(crate) fn print_table(table: Table) -> Result<(), CommandError> {
+    print_result_line(table_text(table))
+}
+
+/// Returns the text of a table, without spaces at the ends of its lines.
+pub(crate) fn table_text(mut table: Table) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    print_result_line(table.trim_fmt())
+    table.trim_fmt()
 }
 
 /// Creates a table without borders that fits the width of the terminal.

@@ -161,7 +161,7 @@ fn proposed_command_permits_no_further_arguments() {
         (&["git", "push"], &["--force"], 1),
         (&["awk", "1"], &["x"], 1),
         (&["uv", "run"], &["x"], 1),
-        (&["uname"], &["-a"], 2),
+        (&["pwd"], &["-P"], 2),
     ] {
         let id = refused(&home, &["run_command", &call(words)]);
         let found = allow(&home, &id, &["--json", "--yes"]).must_exit(0).json();

@@ -272,7 +272,7 @@ mod tests {
         let mut refused = line("01a1f055-8940-719f-8be1-3a875f42bb4e");
         refused.add(2, &json!({"kind": "refusal", "code": "path_forbidden", "latency_us": 27_361}));
         for width in [90, 110, 130] {
-            let text = table(std::slice::from_ref(&refused), Some(width)).trim_fmt();
+            let text = render::table_text(table(std::slice::from_ref(&refused), Some(width)));
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
             assert!(
                 text.contains("01a1f055-8940")
