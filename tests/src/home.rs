@@ -177,6 +177,14 @@ impl Home {
         self
     }
 
+    /// Logs every call, not only those that failed.
+    pub fn logging_all_calls(self) -> Home {
+        let settings = std::fs::read_to_string(self.root().join("config/sinew.yaml")).expect("the settings");
+        assert!(settings.contains("  calls: failed "), "the settings have the key");
+        self.configure("sinew.yaml", &settings.replace("  calls: failed ", "  calls: all    "));
+        self
+    }
+
     /// Returns the path of a socket.
     pub fn socket(&self, name: &str) -> PathBuf {
         self.root().join("run").join(name)

@@ -163,7 +163,7 @@ fn two_commands_at_once_share_one_ledger() {
 
 #[test]
 fn log_is_one_object_per_line_for_any_text() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_in(Home::initialised().logging_all_calls());
     let mut agent = daemon.agent();
     for path in ["a\nb", "\u{1b}[2J", "\"},{\"event\":\"forged\"", "\u{2028}x"] {
         agent.execute("read_file", &json!({"path": path}));

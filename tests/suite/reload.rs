@@ -286,7 +286,7 @@ fn remaining_access_to_a_removed_workspace_is_stated() {
         home.run(&["workspace", "add", folder]).must_exit(0);
     }
     let said = home.run(&["workspace", "remove", name]).must_exit(0).stdout();
-    assert!(said.contains("may still work there") && read(&home) == Some(0), "{said}");
+    assert!(said.contains("callers may read and write there") && read(&home) == Some(0), "{said}");
     home.run(&["workspace", "add", name]).must_exit(0);
     home.run(&["workspace", "remove", outer.to_str().unwrap()]).must_exit(0);
     let said = home.run(&["workspace", "remove", name]).must_exit(0);

@@ -9,7 +9,7 @@ mod operator;
 mod refusals;
 
 use serde_json::{Value, json};
-use tests::{Client, Daemon};
+use tests::{Client, Daemon, Home};
 
 /// Session with these terms, as reported to its orchestrator.
 fn open(orchestrator: &mut Client, terms: &Value) -> Value {
@@ -24,10 +24,10 @@ fn worker(session: &Value) -> Client {
 }
 
 /// Events of a session in the daemon's log, by name. The log is written asynchronously but in order: once a
-/// later call is in it, everything before it is too. Every line of it is one JSON object.
+/// later call, which fails, is in it, everything before it is too. Every line of it is one JSON object.
 fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
     let mark =
-        daemon.agent().execute("list_directory", &json!({"path": "."}))["metadata"]["trace_id"].clone();
+        daemon.agent().execute("read_file", &json!({"path": "missing"}))["metadata"]["trace_id"].clone();
     let mark = mark.as_str().expect("a trace");
     let log = tests::wait_for("the later call in the log", || {
         Some(daemon.home().run(&["logs", "--json"]).must_exit(0).stdout()).filter(|log| log.contains(mark))
@@ -39,7 +39,7 @@ fn events(daemon: &Daemon, session: &Value, name: &str) -> Vec<Value> {
 
 #[test]
 fn invalid_call_can_be_corrected_within_the_budget() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_in(Home::initialised().logging_all_calls());
     let mut orchestrator = daemon.agent();
     let session = open(&mut orchestrator, &json!({"allowlist": ["write_file"]}));
     assert_eq!(session["hop_budget"], 2, "as safety.yaml says: {session}");
@@ -89,7 +89,7 @@ fn invalid_call_can_be_corrected_within_the_budget() {
 
 #[test]
 fn log_stays_one_object_per_line_with_parallel_workers() {
-    let daemon = Daemon::start();
+    let daemon = Daemon::start_in(Home::initialised().logging_all_calls());
     let mut orchestrator = daemon.agent();
     let session = open(&mut orchestrator, &json!({"allowlist": ["read_file"], "hop_budget": 400}));
     let hostile = "line\nbreak \"quote\" \\ {\"event\": \"forged\"}\r\n\u{2028}";
