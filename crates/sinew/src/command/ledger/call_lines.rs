@@ -18,8 +18,12 @@ const CALL_KINDS: [&str; 5] = ["decision", "outcome", "call", "refusal", "approv
 const SHORT_ID_LENGTHS: [usize; 4] = [13, 18, 23, 36];
 /// Width of a target if the output is not a terminal.
 const UNLIMITED: usize = 4096;
-/// Smallest width of a target: below it, lines are longer than the terminal instead.
+/// Smallest width of a target: below it, other columns are left out.
 const MIN_TARGET_WIDTH: usize = 12;
+/// Width of a duration.
+const DURATION_WIDTH: usize = 7;
+/// Spaces between two columns.
+const GAP: usize = 2;
 
 /// State of a call, or another event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,33 +163,48 @@ fn approval_text(event: &str) -> String {
     }
 }
 
-/// Returns a table of the lines that fits a terminal of this width. Ids and outcomes are whole; a target loses its
-/// beginning, because its end is more informative.
+/// Returns a table of the lines that fits a terminal of this width, if that is at least 70 columns. Ids and outcomes are
+/// whole. A target loses its beginning, because its end is more informative; a narrow table has no durations and, if that is
+/// not enough, no times.
 pub(super) fn table(lines: &[CallLine], width: Option<u16>) -> Table {
     let today = Timestamp::now().to_zoned(TimeZone::system()).date();
     let date_of = |line: &CallLine| line.time.to_zoned(TimeZone::system()).date();
-    let form = if lines.iter().all(|line| date_of(line) == today) { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
-    let length = short_id_length(&lines.iter().map(|line| line.id.as_str()).collect::<Vec<_>>());
-    let others = |line: &CallLine| {
-        let texts = [&line.name, &line.outcome];
-        texts.map(|text| text.chars().count()).iter().sum::<usize>()
+    let (form, time_width) = match lines.iter().all(|line| date_of(line) == today) {
+        true => ("%H:%M:%S", 8),
+        false => ("%Y-%m-%d %H:%M:%S", 19),
     };
-    // Time, id and duration are as wide as their content; two spaces stand between columns.
-    let fixed = if form.len() > 8 { 19 } else { 8 } + length + 8 + 5 * 2;
-    let widest = lines.iter().map(others).max().unwrap_or(0);
-    let room = width.map_or(UNLIMITED, |width| usize::from(width).saturating_sub(fixed + widest));
+    let ids: Vec<&str> = lines.iter().map(|line| line.id.as_str()).collect();
+    let id_width = short_id_length(&ids);
+    let widest = |text: fn(&CallLine) -> &String| lines.iter().map(|line| text(line).chars().count()).max();
+    let whole = id_width + widest(|line| &line.name).unwrap_or(0) + widest(|line| &line.outcome).unwrap_or(0);
+    let room = |other_columns: &[usize]| {
+        let others: usize = other_columns.iter().map(|width| width + GAP).sum();
+        width.map_or(UNLIMITED, |width| usize::from(width).saturating_sub(whole + 3 * GAP + others))
+    };
+    let with_duration = room(&[time_width, DURATION_WIDTH]) >= MIN_TARGET_WIDTH;
+    let with_time = with_duration || room(&[time_width]) >= MIN_TARGET_WIDTH;
+    let room = match (with_time, with_duration) {
+        (true, true) => room(&[time_width, DURATION_WIDTH]),
+        (true, false) => room(&[time_width]),
+        (false, _) => room(&[]),
+    };
+    let select = |time: String, others: [String; 4], duration: String| {
+        let time = with_time.then_some(time);
+        time.into_iter().chain(others).chain(with_duration.then_some(duration)).collect::<Vec<_>>()
+    };
     let mut table = render::plain_table();
     table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-    table.set_header(["TIME", "CALL", "TOOL", "TARGET", "OUTCOME", "TOOK"]);
+    let header = ["CALL", "TOOL", "TARGET", "OUTCOME"].map(str::to_owned);
+    table.set_header(select("TIME".to_owned(), header, "TOOK".to_owned()));
     for line in lines {
-        table.add_row([
-            line.time.to_zoned(TimeZone::system()).strftime(form).to_string(),
-            line.id.chars().take(length).collect(),
+        let time = line.time.to_zoned(TimeZone::system()).strftime(form).to_string();
+        let others = [
+            line.id.chars().take(id_width).collect(),
             line.name.clone(),
             keep_end(&line.target, room.max(MIN_TARGET_WIDTH)),
             paint(line.state.style(), &line.outcome),
-            line.latency_us.map(render::duration).unwrap_or_default(),
-        ]);
+        ];
+        table.add_row(select(time, others, line.latency_us.map(render::duration).unwrap_or_default()));
     }
     table
 }
@@ -271,8 +290,9 @@ mod tests {
     fn lines_fit_the_terminal() {
         let mut refused = line("01a1f055-8940-719f-8be1-3a875f42bb4e");
         refused.add(2, &json!({"kind": "refusal", "code": "path_forbidden", "latency_us": 27_361}));
-        for width in [90, 110, 130] {
+        for width in [70, 80, 90, 110, 130] {
             let text = render::table_text(table(std::slice::from_ref(&refused), Some(width)));
+            let text = anstream::adapter::strip_str(&text).to_string();
             assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
             assert!(
                 text.contains("01a1f055-8940")
