@@ -53,7 +53,7 @@ pub enum ModeError {
     #[error("the mode was not changed: {0}")]
     NotRecorded(String),
     /// The change from the current mode requires the operator PIN, and no proof of the PIN was given.
-    #[error("the operator PIN is needed")]
+    #[error("the mode was not changed: the operator PIN is required; repeat the request with `pin`")]
     PinRequired,
     /// The operator cannot change the current mode directly to the requested mode.
     #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .allowed.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(" or "))]
