@@ -222,6 +222,7 @@ mod tests {
         let workspaces = Workspaces::new(vec![Workspace::hypothetical("/w", WorkspaceAccess::ReadWrite)]);
         let count = |more: &str| {
             let policy = machine(&format!("{writer}{more}")).policy();
+            let policy = policy.with_isolation(Some(crate::files::Isolation::Full));
             lint_between(&policy, &definitions, &workspaces).len()
         };
         assert_eq!((count(""), count("    forbidden_paths: [/w/fixed]\n")), (1, 0));
