@@ -157,7 +157,7 @@ fn reach_names_the_projects_that_restrict_it() {
 fn recording_states_the_project_that_restricts_it() {
     let home = home_with("tools: {}\n");
     fs::create_dir(home.workspace().join(".sinew")).unwrap();
-    home.file(".sinew/policy.yaml", "tools: {run_command: {allowed_commands: [rev]}}\n");
+    home.file(".sinew/policy.yaml", "tools: {run_command: {allowed_commands: [nl]}}\n");
     home.file("a.txt", "ab\n");
     let daemon = Daemon::start_in(home);
     let root = daemon.home().workspace().canonicalize().unwrap().display().to_string();
@@ -170,7 +170,7 @@ fn recording_states_the_project_that_restricts_it() {
     let run =
         |words: &[&str]| code(&daemon.agent().execute("run_command", &json!({"command": words}))).to_owned();
     assert_eq!(
-        (run(&["tac", "a.txt"]), run(&["rev", "a.txt"])),
+        (run(&["tac", "a.txt"]), run(&["nl", "a.txt"])),
         ("command_not_allowed".into(), "done".into())
     );
 }
