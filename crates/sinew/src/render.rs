@@ -297,6 +297,26 @@ pub(crate) fn table_text(mut table: Table) -> String {
     table.trim_fmt()
 }
 
+/// Widest line of a text that is wrapped.
+const TEXT_WIDTH: usize = 80;
+
+/// Wraps a text at its spaces. The first line begins with the first indent, the others with the second one.
+pub(crate) fn wrapped(text: &str, [first, other]: [&str; 2]) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
+    for word in text.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        let is_begun = line.len() > first.len().max(other.len());
+        if is_begun && line.chars().count() + 1 + word.chars().count() > TEXT_WIDTH {
+            lines.push(format!("{other}{word}"));
+        } else {
+            let space = if is_begun { " " } else { "" };
+            line.push_str(space);
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// Creates a table without borders that fits the width of the terminal.
 pub(crate) fn plain_table() -> Table {
     let mut table = Table::new();
@@ -317,6 +337,16 @@ mod tests {
             [byte_count(1023), byte_count(1536), byte_count(10 << 20), byte_count(5 << 30)],
             ["1023 B", "1.5 KiB", "10.0 MiB", "5.0 GiB"]
         );
+    }
+
+    #[test]
+    fn text_is_wrapped_at_its_spaces() {
+        let text = "word ".repeat(40);
+        let lines = wrapped(text.trim_end(), ["- ", "  "]);
+        assert!(lines.iter().all(|line| line.len() <= TEXT_WIDTH), "{lines:#?}");
+        assert!(lines[0].starts_with("- word word") && lines[1].starts_with("  word"), "{lines:#?}");
+        assert_eq!(lines.join(" ").split_whitespace().filter(|word| *word == "word").count(), 40);
+        assert_eq!(wrapped("short", ["- ", "  "]), ["- short"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use execution::recording::RECORDING_NOTE;
 use governance::RecordedCall;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use ledger::{LedgerEntry, LedgerReader, OutcomeStatus, RecordFilter};
 use policy_tools::{LearnedPolicy, RecordedUse, SuggestContext, learn_policy};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::cli::{JsonArgs, RecordArgs};
 use crate::command::allow::{painted, unified};
 use crate::command::ledger::read_error;
-use crate::command::{init, pin};
+use crate::command::{init, pin, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
@@ -76,7 +77,14 @@ fn start(
         print_result_line(render::versioned_json(started))?;
     } else {
         let until = started.pointer("/recording/until").and_then(Value::as_str).unwrap_or_default();
-        print_result_line(paint(WARNING_STYLE, format!("recording until {until}")))?;
+        let until = until.parse::<Timestamp>().map_or_else(
+            |_| until.to_owned(),
+            |end| end.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        );
+        print_result_line(paint(
+            WARNING_STYLE,
+            format!("recording until {}", escape_invisible_line(&until)),
+        ))?;
         print_result_line("Run `sinew policy record --finish` to end it and to see the proposed policy.")?;
     }
     Ok(ExitKind::Done)
@@ -213,12 +221,7 @@ fn show_proposal(
     match (written, args.apply) {
         (Some(path), is_applied) => {
             print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-            if is_applied && command_context.is_daemon_ready() {
-                print_message(
-                    "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-                );
-            }
-            Ok(())
+            if is_applied { reload::show_edit(command_context) } else { Ok(()) }
         }
         (None, _) => print_result_line(
             "Write it with `--write FILE` to review it as a file, or with `--apply` to your tools.yaml.",

@@ -63,7 +63,7 @@ pub(crate) fn run(
     for record in decisions.iter().chain(&refusals) {
         tally.add_record(record, &candidate, &snapshot);
     }
-    let mut differences = compare_policies(&snapshot.policy, &candidate, definitions);
+    let mut differences = compare_policies((&snapshot.policy, &candidate), &snapshot.workspaces, definitions);
     differences.extend(curated_map_differences(against, &snapshot)?);
     if output.json { tally.print_json(&differences) } else { tally.print_summary(&differences) }?;
     Ok(ExitKind::Done)
