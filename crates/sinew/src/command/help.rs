@@ -22,6 +22,7 @@ const EXIT_CODES: &str = "\
 5  the tool timed out
 6  the command needs a daemon, and none answers
 7  the configuration cannot be used
+8  another process holds the state lock and does not answer
 
 `sinew hook` follows the contract of its host instead: 0 with one JSON object, 2 to block.";
 
@@ -29,7 +30,9 @@ const ENVIRONMENT: &str = "\
 SINEW_HOME        folder for configuration, state, logs and sockets; default: the standard folders of the system,
                   XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_RUNTIME_DIR on Linux, ~/Library on macOS
 SINEW_LOG         log filter, like `log.level` in sinew.yaml: a level, or target=level pairs
-NO_COLOR          turn colours off
+NO_COLOR          turn colours off; `--color always` and CLICOLOR_FORCE turn them on
+SINEW_PAGER, PAGER
+                  program that shows output longer than the screen; empty or `cat` for none
 VISUAL, EDITOR    editor that `sinew approvals` opens to edit a call before it runs
 PATH              searched by `sinew hook install` for this program and by `sinew doctor` for other copies; tools get their own PATH
 BRAVE_API_KEY, TAVILY_API_KEY

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
     let is_waiting = result_of(&report) == Some("waiting");
     if args.output.json {
         let report = if args.accept && is_waiting { accept(&context, args, &report)? } else { report };
-        print_result_line(render::versioned_json(report.clone()))?;
+        render::print_json(report.clone())?;
         return Ok(exit_of(&report));
     }
     show_changes(&report)?;

@@ -51,7 +51,7 @@ pub(super) fn run(
     );
     let text = words.join(" ");
     if output.json {
-        print_result_line(json!({"schema_version": 1, "question": text, "exists": exists(&proof),
+        render::print_json(json!({"question": text, "exists": exists(&proof),
             "policy_hash": snapshot.policy.hash(), "witnesses": proof.witnesses, "undecided": proof.undecided,
             "choosing_programs": proof.choosing_programs, "judged": proof.judged, "assumptions": ASSUMPTIONS}))?;
     } else {

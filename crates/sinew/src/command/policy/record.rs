@@ -73,7 +73,7 @@ fn start(
         params,
     )?;
     if args.output.json {
-        print_result_line(render::versioned_json(started))?;
+        render::print_json(started)?;
     } else {
         let until = started.pointer("/recording/until").and_then(Value::as_str).unwrap_or_default();
         print_result_line(paint(WARNING_STYLE, format!("recording until {until}")))?;
@@ -115,7 +115,7 @@ fn recorded_workspace(
 fn stop(command_context: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let ended = command_context.request_running_daemon("control/recording.stop", json!({}))?;
     if output.json {
-        print_result_line(render::versioned_json(ended))?;
+        render::print_json(ended)?;
     } else {
         print_result_line(match ended.pointer("/recording/calls").and_then(Value::as_u64) {
             Some(calls) => format!("the recording has ended; calls that it permitted: {calls}"),
@@ -191,7 +191,7 @@ fn show_proposal(
     let (calls, refused) = (uses.len(), learned.still_refused.len());
     if args.output.json {
         let entry = |one: &policy_tools::LearnedEntry| json!({"tool": one.tool, "key": one.key, "value": one.value, "calls": one.calls});
-        return print_result_line(json!({"schema_version": 1, "calls": calls,
+        return render::print_json(json!({"calls": calls,
             "entries": learned.entries.iter().map(entry).collect::<Vec<_>>(), "text": learned.text,
             "still_refused": learned.still_refused, "forbidden_samples": learned.forbidden_samples,
             "written": written}));

@@ -128,10 +128,8 @@ impl ReplayTally {
             json!({"tool": tool, "was": was, "becomes": verdict, "calls": samples.len(),
                 "samples": samples.iter().take(SAMPLES).collect::<Vec<_>>()})
         });
-        print_result_line(
-            json!({"schema_version": 1, "same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
-            "changed": changed.collect::<Vec<_>>(), "differences": differences}),
-        )
+        render::print_json(json!({"same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
+            "changed": changed.collect::<Vec<_>>(), "differences": differences}))
     }
 
     fn print_summary(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {

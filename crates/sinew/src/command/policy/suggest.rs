@@ -18,6 +18,7 @@ use crate::command::init;
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
     DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
     print_result_line,
@@ -85,7 +86,7 @@ fn show_report(
     if output.json {
         let list: Vec<Value> =
             numbered().map(|(number, one)| as_json(command_context, context, number, one)).collect();
-        print_result_line(json!({"schema_version": 1, "since": context.since.to_string(),
+        render::print_json(json!({"since": context.since.to_string(),
             "calls": report.calls, "not_judged": report.not_judged, "questions": report.questions,
             "suggestions": list}))?;
         return Ok(ExitKind::Done);
@@ -203,7 +204,7 @@ fn write_change(
     init::replace_unchanged(&path, context.policy.user_text(*file), text)?;
     if output.json {
         let applied = as_json(command_context, context, number, suggestion);
-        print_result_line(json!({"schema_version": 1, "written": path, "applied": applied}))?;
+        render::print_json(json!({"written": path, "applied": applied}))?;
     } else {
         print_result_line(painted(&escape_invisible(&shown)))?;
         print_result_line(format!("wrote {}", escape_invisible_line(&path.display().to_string())))?;
