@@ -5,6 +5,7 @@ mod doctor;
 mod mode;
 mod pipes;
 mod shell;
+mod walk;
 
 use serde_json::json;
 use tests::{Daemon, Home, sinew};

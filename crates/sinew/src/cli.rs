@@ -1,6 +1,7 @@
 //! Command-line grammar. Parsing only: each command is implemented in its own file in `command/`.
 
 mod approvals;
+mod help_pages;
 mod hook;
 mod machine;
 mod manifest;
@@ -25,6 +26,7 @@ pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
     SessionsCommand,
 };
+pub(crate) use help_pages::command;
 pub(crate) use hook::{
     FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
     ServiceInstallArgs, UninstallArgs,
@@ -35,13 +37,13 @@ pub(crate) use policy::{AllowArgs, PolicyCommand, RecordArgs};
 pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, RecordForm, TraceArgs};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out,
-5 timed out, 6 daemon unreachable, 7 bad configuration, 8 another process holds the state lock.
+Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out, 5 timed out, \
+6 daemon unreachable, 7 bad configuration, 8 another process holds the state lock.
 
-Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter;
+Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter; \
 NO_COLOR turns colours off; SINEW_PAGER or PAGER shows long output.
 
-Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo),
+Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo), \
 log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` shows where they are.
 
 More: sinew help environment, sinew help exit-codes, sinew help files.";
@@ -50,8 +52,8 @@ More: sinew help environment, sinew help exit-codes, sinew help files.";
 #[derive(Parser)]
 #[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
-    /// Use colours.
-    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto, hide_default_value = true)]
+    /// Use colours: auto (on a terminal), always or never.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto, hide_default_value = true, hide_possible_values = true)]
     pub(crate) color: ColorWhen,
     #[command(subcommand)]
     pub(crate) command: CliCommand,

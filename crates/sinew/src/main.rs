@@ -30,7 +30,7 @@ mod workspace_list_edit;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use sandbox::ProcessRole;
 
 use crate::cli::Cli;
@@ -48,7 +48,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let wants_json = wants_json();
-    let cli = match Cli::try_parse() {
+    let parsed = cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) if wants_json && error.use_stderr() => {
             return report(&CommandError::usage(error.render().to_string().trim_end()), wants_json);

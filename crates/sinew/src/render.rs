@@ -71,7 +71,7 @@ fn result_summary(result: &ToolResult) -> String {
 /// Prints a call that waits for approval. It is not refused.
 fn print_pending(refusal: &Refusal) {
     let id = escape_invisible_line(refusal.approval_id.as_deref().unwrap_or_default());
-    print_message(format!("{} approval {id}", paint(WARNING_STYLE, "waiting for approval:")));
+    print_message(format!("{} {id}", paint(WARNING_STYLE, "waiting for approval")));
     print_message(format!(
         "{} `sinew approve {id}`, then the same call again",
         paint(SUCCESS_STYLE, "hint:")

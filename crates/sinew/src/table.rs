@@ -8,6 +8,8 @@ use crate::text_layout::{display_width, keep_end, keep_words, wrap};
 const GAP: usize = 2;
 /// Width below which a column does not shrink.
 const MIN_COLUMN_WIDTH: usize = 14;
+/// Width below which a description says nothing.
+const MIN_LINE_WIDTH: usize = 24;
 
 /// Behaviour of a column in a table that is too wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +178,8 @@ impl Layout {
                 Fit::Words => {
                     longest_word().max(MIN_COLUMN_WIDTH).max(display_width(column.heading)).min(natural)
                 }
-                Fit::End | Fit::Line => MIN_COLUMN_WIDTH.max(display_width(column.heading)).min(natural),
+                Fit::Line => MIN_LINE_WIDTH.min(natural),
+                Fit::End => MIN_COLUMN_WIDTH.max(display_width(column.heading)).min(natural),
             });
             columns.push((at, column.fit, natural));
         }

@@ -15,7 +15,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::setting_sources::{self, SettingOrigin, SettingRow};
 use crate::table::Table;
-use crate::terminal::{escape_invisible_line};
+use crate::terminal::escape_invisible_line;
 
 pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
     match command {

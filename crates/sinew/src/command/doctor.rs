@@ -12,7 +12,6 @@ use crate::command::check;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::table::{Column, Table};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint,
     print_message, print_result_line,
@@ -72,24 +71,21 @@ fn show(rows: &[Row], verbose: bool) -> Result<(), CommandError> {
             areas.push(row.area);
         }
     }
-    let mut table = Table::default();
-    table.set_header([Column::whole(""), "".into()]);
     for area in areas {
         let of_area: Vec<&Row> = rows.iter().filter(|row| row.area == area).collect();
         let worst = of_area.iter().map(|row| row.standing).max().unwrap_or(Standing::Good);
         let passed = of_area.iter().filter(|row| row.standing == Standing::Good).count();
         let passed = format!("{passed} of {} passed", units::count(of_area.len(), "check"));
-        table.add_row([format!("{} {area}", worst.sign()), passed]);
+        print_result_line(format!("{} {area:<14} {passed}", worst.sign()))?;
         for row in of_area.iter().filter(|row| verbose || row.standing != Standing::Good) {
-            let mut text =
-                format!("{} {}: {}", row.standing.sign(), row.what, escape_invisible_line(&row.found));
+            let found = escape_invisible_line(&row.found);
+            print_result_line(format!("  {} {}: {found}", row.standing.sign(), row.what))?;
             if let Some(remedy) = &row.remedy {
-                text += &format!("\n  {} {}", paint(SUCCESS_STYLE, "try:"), escape_invisible_line(remedy));
+                let remedy = escape_invisible_line(remedy);
+                print_result_line(format!("    {} {remedy}", paint(SUCCESS_STYLE, "try:")))?;
             }
-            table.add_row([String::new(), text]);
         }
     }
-    render::print_table(&table)?;
     let count = |standing| rows.iter().filter(|row| row.standing == standing).count();
     let (passed, notes, bad) = (count(Standing::Good), count(Standing::Note), count(Standing::Bad));
     let problems = match bad {

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tool::text::nearest_word;
 
-use crate::cli::{Cli, HelpArgs, ManualArgs};
+use crate::cli::{self, HelpArgs, ManualArgs};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{escape_invisible_line, print_result_line};
@@ -56,7 +55,7 @@ pub(crate) fn run(args: &HelpArgs) -> Result<ExitKind, CommandError> {
 /// Prints the help of a command, as `--help` does.
 fn print_command_help(words: &[String]) -> Result<(), CommandError> {
     let typed = ["sinew"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
-    match Cli::command().try_get_matches_from(typed) {
+    match cli::command().try_get_matches_from(typed) {
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp => {
             print_result_line(shown.render().ansi().to_string().trim_end())
         }
@@ -65,7 +64,7 @@ fn print_command_help(words: &[String]) -> Result<(), CommandError> {
 }
 
 fn unknown_topic(words: &[String]) -> CommandError {
-    let command = Cli::command();
+    let command = cli::command();
     let known = command.get_subcommands().map(|below| below.get_name());
     let topics = TOPICS.iter().copied();
     let near = words.first().and_then(|word| nearest_word(word, known.chain(topics)));
@@ -117,5 +116,5 @@ pub(crate) fn write_manual(args: &ManualArgs) -> Result<ExitKind, CommandError> 
 
 fn write_pages(dir: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), dir)
+    clap_mangen::generate_to(cli::command().disable_help_subcommand(true), dir)
 }

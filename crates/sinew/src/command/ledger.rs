@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ledger::{
     CallIdPrefix, ExportFormat, LedgerError, LedgerReader, LedgerRecord, RecordFilter, VerifyFinding,
-    VerifyReport, verify,
+    VerifyReport, verify_with_progress,
 };
 use serde_json::{Value, json};
 use tool::CallId;
@@ -27,8 +27,9 @@ use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::table::{Column, Table};
 use crate::terminal::{
-    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line, print_warning, print_whole_line, stdout_error, stdout_width, wait_for_more,
+    DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint,
+    print_message, print_result_line, print_warning, print_whole_line, stdout_error, stdout_width,
+    wait_for_more,
 };
 use crate::units;
 
@@ -187,6 +188,7 @@ impl LedgerFiles {
             LedgerExportFormat::Ndjson => ExportFormat::Ndjson,
             LedgerExportFormat::Csv => ExportFormat::Csv,
         };
+        let _line = LiveLine::start("exporting records");
         let written = match file {
             None => self.reader.export(filter, form, BufWriter::new(std::io::stdout().lock())),
             Some(path) => {
@@ -294,7 +296,12 @@ pub(crate) fn record_outcome(record: &Value) -> String {
 
 fn verify_ledger(context: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let folder = compose::ledger_dir(context);
-    let report = verify(&folder, &compose::ledger_paths(context)).map_err(read_error(&folder))?;
+    let line = LiveLine::start("verifying the ledger");
+    let report = verify_with_progress(&folder, &compose::ledger_paths(context), &mut |done, total| {
+        LiveLine::set_progress("verifying the ledger", done, total);
+    });
+    drop(line);
+    let report = report.map_err(read_error(&folder))?;
     if output.json {
         let as_json = |found: &[VerifyFinding]| {
             let facts = |f: &VerifyFinding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});

@@ -23,7 +23,11 @@ use crate::render;
 use crate::table::{Column, Table};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint, print_result_line,
+    stdout_width,
 };
+
+/// Width below which the columns of modes have short names.
+const NARROW: usize = 80;
 
 pub(crate) fn run(command: PolicyCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
@@ -95,7 +99,7 @@ fn show_reach(
     }
     match verbose {
         true => render::print_table(&detailed_reach(&found))?,
-        false => render::print_table(&reach_by_mode(&found, &modes))?,
+        false => render::print_table(&reach_by_mode(&found, &modes, stdout_width()))?,
     }
     let named: Vec<String> = workspaces().map(workspace_text).collect();
     let listed = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
@@ -106,10 +110,12 @@ fn show_reach(
     Ok(ExitKind::Done)
 }
 
-/// Returns a table with one row for each tool and one column for each mode.
-fn reach_by_mode(found: &[ToolReach], modes: &[Mode]) -> Table {
+/// Returns a table with one row for each tool and one column for each mode. A narrow one has the first letters.
+fn reach_by_mode(found: &[ToolReach], modes: &[Mode], width: Option<usize>) -> Table {
+    let letters = if width.is_some_and(|width| width < NARROW) { 3 } else { usize::MAX };
+    let short = |text: &'static str| text.get(..letters).unwrap_or(text);
     let mut table = Table::default();
-    let columns = modes.iter().map(|mode| Column::whole(mode.as_str()));
+    let columns = modes.iter().map(|mode| Column::whole(short(mode.as_str())));
     table.set_header(
         [Column::whole("TOOL")].into_iter().chain(columns).chain([Column::optional("PER HOUR", 1)]),
     );
@@ -118,9 +124,14 @@ fn reach_by_mode(found: &[ToolReach], modes: &[Mode]) -> Table {
     tools.dedup();
     for tool in tools {
         let of_tool = |mode: &Mode| found.iter().find(|one| one.tool == tool && one.mode == *mode);
-        let cells = modes.iter().map(|mode| of_tool(mode).map_or_else(|| paint(DIM_STYLE, "–"), access_text));
+        let cell = |mode: &Mode| match of_tool(mode) {
+            None => paint(DIM_STYLE, "–"),
+            Some(reach) if reach.writes => paint(WARNING_STYLE, short("write")),
+            Some(_) => short("read").to_owned(),
+        };
         let per_hour = modes.iter().find_map(|mode| of_tool(mode)?.per_hour).map(|most| most.to_string());
-        table.add_row([tool.to_owned()].into_iter().chain(cells).chain([per_hour.unwrap_or_default()]));
+        let cells = modes.iter().map(cell).chain([per_hour.unwrap_or_default()]);
+        table.add_row([tool.to_owned()].into_iter().chain(cells));
     }
     table
 }

@@ -171,7 +171,7 @@ pub(super) fn table(lines: &[CallLine], width: Option<usize>) -> Table {
             call,
             Column::whole("TOOL"),
             Column::path("TARGET"),
-            "OUTCOME".into(),
+            Column::whole("OUTCOME"),
             took,
         ]),
     };

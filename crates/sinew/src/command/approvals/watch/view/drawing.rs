@@ -4,15 +4,18 @@
 use approvals::{ApprovalRequestLine, LineStyle, escape_for_display};
 
 use super::super::super::colour_line;
-use super::layout::{reason_lines, rule_lines, truncate, wrap};
+use super::layout::{key_lines, reason_lines, rule_lines, truncate, wrap};
 use super::{DisplayProgress, InputMode, WatchView};
 use crate::terminal::{DIM_STYLE, HEADING_STYLE, WARNING_STYLE, paint};
+use crate::units;
 
 /// Minimum screen width. On a narrower screen nothing is displayed, so nothing can be approved.
 const MIN_WIDTH: usize = 20;
 /// Maximum number of requests in the list. If there are more, the list shows those around the selected one.
 const MAX_LISTED: usize = 6;
-const KEYS: [&str; 10] = [
+/// Width from which the list has room for ids.
+const WIDTH_WITH_IDS: usize = 90;
+const KEYS: [&str; 11] = [
     "a approve",
     "d deny",
     "m deny with a message",
@@ -22,6 +25,7 @@ const KEYS: [&str; 10] = [
     "x why",
     "j/k choose",
     "space scroll",
+    "? keys",
     "q quit",
 ];
 const REASONS_HELP: &str = "q returns to the request";
@@ -76,8 +80,9 @@ impl WatchView {
                 let (id, summary) =
                     (escape_for_display(&one.request.id), escape_for_display(&one.request.summary));
                 let risk = one.request.risk.as_str();
-                let line =
-                    truncate(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
+                let id = if width < WIDTH_WITH_IDS { String::new() } else { format!("{id}  ") };
+                let left = units::span(one.seconds_left);
+                let line = truncate(&format!("{sign} {id}{left:>9}  {risk:6}  {summary}"), width);
                 if is_chosen { paint(HEADING_STYLE, line) } else { line }
             })
             .collect();
@@ -93,6 +98,7 @@ impl WatchView {
         let text = match &self.input_mode {
             InputMode::ConfirmRule(_, _, rule) => rule_lines(rule),
             InputMode::Reasons => reason_lines(chosen),
+            InputMode::Keys => key_lines(),
             InputMode::Browse
             | InputMode::DenialMessage(_)
             | InputMode::Pin(..)
@@ -111,6 +117,7 @@ impl WatchView {
             InputMode::DenialMessage(_)
             | InputMode::Pin(..)
             | InputMode::Reasons
+            | InputMode::Keys
             | InputMode::SelectionGone => None,
         };
         if let Some(seen) = looked_at {
@@ -136,7 +143,7 @@ impl WatchView {
                 "y creates this rule and approves; space scrolls; any other key cancels".to_owned()
             }
             InputMode::SelectionGone => SELECTION_GONE_HELP.to_owned(),
-            InputMode::Reasons => REASONS_HELP.to_owned(),
+            InputMode::Reasons | InputMode::Keys => REASONS_HELP.to_owned(),
             InputMode::Browse if self.approvals.is_empty() => "q quit".to_owned(),
             InputMode::Browse => return self.key_help_lines(width),
         };
