@@ -211,7 +211,7 @@ fn waiting_call_has_a_line_that_lives_on_a_terminal_only() {
     let daemon = lived_in_daemon();
     let words = ["call", "write_file", "path=waits.txt", "content=x"];
     let mut terminal = Terminal::run(daemon.home(), &words);
-    let screen = terminal.wait_for("is waiting for approval");
+    let screen = terminal.wait_for("waits for approval");
     assert!(screen.contains("sinew approvals watch") && screen.contains("Ctrl-C cancels"), "{screen:?}");
     drop(terminal);
     let piped =

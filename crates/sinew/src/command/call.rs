@@ -110,7 +110,7 @@ impl Waits {
                     print_message(paint(WARNING_STYLE, line));
                 }
                 self.approval_id = Some(id);
-                LiveLine::set_text(format!("{shown} is waiting for approval · Ctrl-C cancels"));
+                LiveLine::set_text(format!("{shown} waits for approval · Ctrl-C cancels"));
             }
             (None, Some(done)) => {
                 LiveLine::set_progress(&shown, done, number("/_meta/sinew~1share/total").unwrap_or(0));

@@ -21,6 +21,11 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let reply = context.request_control("control/calls.list", json!({}))?;
     let reader = LedgerReader::new(&compose::ledger_dir(&context));
+    let is_waiting = |call: &Value| call.get("approval_id").is_some();
+    let pending = match render::items(&reply, "calls").iter().any(is_waiting) {
+        true => context.request_control("control/approvals.list", json!({}))?,
+        false => Value::Null,
+    };
     let header = [
         Column::whole("CALL"),
         Column::from("STATE"),
@@ -38,8 +43,10 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
                 state_text(call),
                 units::duration(call["age_ms"].as_u64().unwrap_or_default().saturating_mul(1000)),
                 text_field(call, "tool"),
-                // The decision or the approval request names the target. A call that is still checked has neither.
-                recorded_target(&reader, &text_field(call, "call_id")).unwrap_or_default(),
+                // A call that is still checked has neither a request nor a decision, which name its target.
+                requested_target(&pending, call)
+                    .or_else(|| recorded_target(&reader, &text_field(call, "call_id")))
+                    .unwrap_or_default(),
                 caller_name(caller),
                 text_field(caller, "session"),
             ]
@@ -52,6 +59,15 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
         }
         Ok(())
     })
+}
+
+/// Returns the target of a call that waits for approval, from the summary of its request.
+fn requested_target(pending: &Value, call: &Value) -> Option<String> {
+    let requests = render::items(pending, "approvals");
+    let request =
+        requests.iter().find(|request| request["id"].is_string() && request["id"] == call["approval_id"])?;
+    let summary = text_field(request, "summary");
+    summary.split_once(' ').map(|(_, target)| target.to_owned())
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {

@@ -214,6 +214,9 @@ fn approvals_text(text: &impl Fn(&str) -> String, pending: &[Value]) -> String {
         let left = units::span(approval["seconds_left"].as_u64().unwrap_or_default());
         format!("{} ({left} left)", text_field(approval, "summary"))
     }));
+    if pending.len() > MAX_PENDING {
+        lines.push(format!("and {} more", pending.len() - MAX_PENDING));
+    }
     lines.push("`sinew approvals watch` decides them".to_owned());
     lines.join("\n")
 }

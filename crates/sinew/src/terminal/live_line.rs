@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::{DIM_STYLE, paint, terminal_size};
-use crate::text_layout::wrap;
+use crate::text_layout::display_width;
 use crate::units;
 
 /// Time before the line appears: most commands are done by then.
@@ -96,11 +96,23 @@ fn draw(frame: &str, elapsed: Duration) {
     }
     let width = terminal_size(&io::stderr()).map_or(80, |(columns, _)| columns);
     let text = format!("{frame} {} · {}", units::span(elapsed.as_secs()), state.text);
-    // The line must not wrap, or it could not be erased. What does not fit is left out at a word.
-    let shown = wrap(&text, width.saturating_sub(1), 0).swap_remove(0);
+    let shown = leading_parts(&text, width.saturating_sub(1));
     let _ =
         write!(anstream::stderr(), "{ERASE}{}", paint(DIM_STYLE, shown)).and_then(|()| io::stderr().flush());
     state.is_drawn = true;
+}
+
+/// Returns the parts of a line, which ` · ` separates, that fit. The line must not wrap, or it could not be erased.
+fn leading_parts(text: &str, width: usize) -> String {
+    let mut shown = String::new();
+    for part in text.split(" · ") {
+        let longer = if shown.is_empty() { part.to_owned() } else { format!("{shown} · {part}") };
+        if display_width(&longer) > width {
+            break;
+        }
+        shown = longer;
+    }
+    shown
 }
 
 fn erase(state: &mut LiveState) {
@@ -136,6 +148,15 @@ impl Drop for Pause {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn line_keeps_whole_parts() {
+        let check =
+            |width, expect: &str| assert_eq!(leading_parts("⠋ 2 s · a call waits · Ctrl-C", width), expect);
+        check(80, "⠋ 2 s · a call waits · Ctrl-C");
+        check(25, "⠋ 2 s · a call waits");
+        check(10, "⠋ 2 s");
+    }
 
     #[test]
     fn bar_is_filled_by_the_share_that_is_done() {

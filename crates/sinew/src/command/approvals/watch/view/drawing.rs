@@ -7,6 +7,7 @@ use super::super::super::colour_line;
 use super::layout::{key_lines, reason_lines, rule_lines, truncate, wrap};
 use super::{DisplayProgress, InputMode, WatchView};
 use crate::terminal::{DIM_STYLE, HEADING_STYLE, WARNING_STYLE, paint};
+use crate::text_layout::keep_end;
 use crate::units;
 
 /// Minimum screen width. On a narrower screen nothing is displayed, so nothing can be approved.
@@ -31,6 +32,17 @@ const KEYS: [&str; 11] = [
 const REASONS_HELP: &str = "q returns to the request";
 const SELECTION_GONE_HELP: &str =
     "the call you were reviewing is no longer pending, and you did not decide it (escape shows the next one)";
+
+/// Shortens the summary of a call at the beginning of its path, whose end is more informative.
+fn short_summary(summary: &str, width: usize, used: usize) -> String {
+    match summary.split_once(" /") {
+        Some((tool, path)) => {
+            let space = width.saturating_sub(used + tool.chars().count() + 2);
+            format!("{tool} {}", keep_end(&format!("/{path}"), space))
+        }
+        None => summary.to_owned(),
+    }
+}
 
 impl WatchView {
     /// Returns the lines of the screen. They contain only visible characters and the colours set here.
@@ -82,7 +94,9 @@ impl WatchView {
                 let risk = one.request.risk.as_str();
                 let id = if width < WIDTH_WITH_IDS { String::new() } else { format!("{id}  ") };
                 let left = units::span(one.seconds_left);
-                let line = truncate(&format!("{sign} {id}{left:>9}  {risk:6}  {summary}"), width);
+                let head = format!("{sign} {id}{left:>9}  {risk:6}  ");
+                let line =
+                    truncate(&(head.clone() + &short_summary(&summary, width, head.chars().count())), width);
                 if is_chosen { paint(HEADING_STYLE, line) } else { line }
             })
             .collect();
@@ -148,9 +162,8 @@ impl WatchView {
             InputMode::Browse => return self.key_help_lines(width),
         };
         let wrapped = wrap(&ApprovalRequestLine { style: LineStyle::Muted, text: line }, width);
-        let mut lines: Vec<String> = wrapped.iter().map(colour_line).collect();
-        lines.insert(0, paint(WARNING_STYLE, truncate(&self.status_text, width)));
-        lines
+        let lines: Vec<String> = wrapped.iter().map(colour_line).collect();
+        self.status_lines(width).into_iter().chain(lines).collect()
     }
 
     /// Returns the status line and the key help, which wraps only between keys.
@@ -167,6 +180,12 @@ impl WatchView {
             }
         }
         let keys = rows.iter().map(|row| paint(DIM_STYLE, truncate(row, width + 1)));
-        [paint(WARNING_STYLE, truncate(&self.status_text, width))].into_iter().chain(keys).collect()
+        self.status_lines(width).into_iter().chain(keys).collect()
+    }
+
+    /// Returns the notice about the last key. It has a line of its own, also if it is empty.
+    fn status_lines(&self, width: usize) -> Vec<String> {
+        let line = ApprovalRequestLine { style: LineStyle::Warning, text: self.status_text.clone() };
+        wrap(&line, width).iter().map(colour_line).collect()
     }
 }
