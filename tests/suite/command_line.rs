@@ -3,6 +3,7 @@
 mod configuration;
 mod doctor;
 mod mode;
+mod operator;
 mod pipes;
 mod shell;
 mod walk;

@@ -89,8 +89,8 @@ fn show(rows: &[Row], verbose: bool) -> Result<(), CommandError> {
     let count = |standing| rows.iter().filter(|row| row.standing == standing).count();
     let (passed, notes, bad) = (count(Standing::Good), count(Standing::Note), count(Standing::Bad));
     let problems = match bad {
-        0 => paint(SUCCESS_STYLE, "no problems"),
-        bad => paint(ERROR_STYLE, units::count(bad, "problem")),
+        0 => paint(SUCCESS_STYLE, "no problems found"),
+        bad => paint(ERROR_STYLE, units::count(bad, "problem") + " found"),
     };
     print_result_line(format!("{problems}, {}, {passed} passed", units::count(notes, "note")))?;
     if !verbose {

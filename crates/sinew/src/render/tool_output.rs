@@ -137,7 +137,11 @@ fn print_status(output: &Value) -> Result<(), CommandError> {
     };
     for entry in items(output, "entries") {
         let staged = state(entry, "staged", SUCCESS_STYLE);
-        table.add_row([staged, state(entry, "unstaged", WARNING_STYLE), text_field(entry, "path")]);
+        let path = match entry["original_path"].as_str() {
+            Some(before) => format!("{} -> {}", escape_invisible_line(before), text_field(entry, "path")),
+            None => text_field(entry, "path"),
+        };
+        table.add_row([staged, state(entry, "unstaged", WARNING_STYLE), path]);
     }
     super::print_table(&table)
 }
