@@ -99,7 +99,14 @@ fn show_reach(
     }
     match verbose {
         true => render::print_table(&detailed_reach(&found))?,
-        false => render::print_table(&reach_by_mode(&found, &modes, stdout_width()))?,
+        false => {
+            render::print_table(&reach_by_mode(&found, &modes, stdout_width()))?;
+            if is_narrow(stdout_width()) {
+                let names: Vec<&str> = modes.iter().map(|mode| mode.as_str()).collect();
+                let legend = format!("r reads, w writes, in the modes {}", names.join(", "));
+                print_result_line(paint(DIM_STYLE, legend))?;
+            }
+        }
     }
     let named: Vec<String> = workspaces().map(workspace_text).collect();
     let listed = if named.is_empty() { "none".to_owned() } else { named.join(", ") };
@@ -110,9 +117,13 @@ fn show_reach(
     Ok(ExitKind::Done)
 }
 
-/// Returns a table with one row for each tool and one column for each mode. A narrow one has the first letters.
+fn is_narrow(width: Option<usize>) -> bool {
+    width.is_some_and(|width| width < NARROW)
+}
+
+/// Returns a table with one row for each tool and one column for each mode. A narrow one has letters instead of words.
 fn reach_by_mode(found: &[ToolReach], modes: &[Mode], width: Option<usize>) -> Table {
-    let letters = if width.is_some_and(|width| width < NARROW) { 3 } else { usize::MAX };
+    let letters = if is_narrow(width) { 1 } else { usize::MAX };
     let short = |text: &'static str| text.get(..letters).unwrap_or(text);
     let mut table = Table::default();
     let columns = modes.iter().map(|mode| Column::whole(short(mode.as_str())));
