@@ -208,3 +208,19 @@ fn verify_has_no_live_line_in_a_pipe() {
     assert_eq!(run.stderr(), "", "{run}");
     assert!(run.stdout().lines().all(|line| line == line.trim_end()), "{run}");
 }
+
+#[test]
+fn times_are_local() {
+    let daemon = Daemon::start();
+    daemon.home().file("a.txt", "x");
+    daemon.home().run(&["call", "read_file", "path=a.txt"]).must_exit(0);
+    daemon.home().run(&["mode", "set", "ALERT"]).must_exit(0);
+    let shown = |zone: &str, words: &[&str]| {
+        let form = TerminalForm { columns: 120, rows: 400, variables: &[("TZ", zone), ("NO_COLOR", "1")] };
+        Terminal::run_in(&form, daemon.home(), words).wait_for_exit().1
+    };
+    for words in [["ledger", "tail"].as_slice(), &["logs"], &["mode", "history"], &["status"]] {
+        let (here, there) = (shown("UTC0", words), shown("XYZ-5:30", words));
+        assert_ne!(here, there, "{words:?}: {here}");
+    }
+}
