@@ -39,7 +39,9 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
             let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
             print_warning(line);
         }
-        for file in &result.metadata.files_touched {
+        // The output of a tool that changes one file names it.
+        let is_new = |file: &&String| result.output["path"].as_str() != Some(file.as_str());
+        for file in result.metadata.files_touched.iter().filter(is_new) {
             print_message(format!("changed {}", escape_invisible_line(file)));
         }
     } else if let Some(refusal) = &result.metadata.refusal {

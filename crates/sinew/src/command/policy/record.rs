@@ -25,6 +25,7 @@ use crate::terminal::{
     DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible, escape_invisible_line,
     is_interactive, paint, print_message, print_result_line, print_warning,
 };
+use crate::units;
 
 use super::replay::definitions;
 
@@ -48,7 +49,7 @@ fn start(
         let shown = escape_invisible_line(&workspace.to_string_lossy());
         print_result_line(format!(
             "For {} calls in {shown} that only an allowlist of their tool refuses are permitted.",
-            span_text(duration)
+            units::span(duration.as_secs())
         ))?;
         let effects = preview.get("becomes_possible").and_then(Value::as_array);
         for effect in effects.into_iter().flatten().filter_map(Value::as_str) {
@@ -76,21 +77,13 @@ fn start(
         render::print_json(started)?;
     } else {
         let until = started.pointer("/recording/until").and_then(Value::as_str).unwrap_or_default();
-        print_result_line(paint(WARNING_STYLE, format!("recording until {until}")))?;
+        print_result_line(paint(
+            WARNING_STYLE,
+            format!("recording until {}", units::local_time_text(until)),
+        ))?;
         print_result_line("Run `sinew policy record --finish` to end it and to see the proposed policy.")?;
     }
     Ok(ExitKind::Done)
-}
-
-/// Returns a duration in its largest whole unit.
-fn span_text(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (number, unit) = match seconds {
-        _ if seconds.is_multiple_of(3600) => (seconds / 3600, "hour"),
-        _ if seconds.is_multiple_of(60) => (seconds / 60, "minute"),
-        _ => (seconds, "second"),
-    };
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the root of the workspace to record.

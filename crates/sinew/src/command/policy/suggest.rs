@@ -23,6 +23,7 @@ use crate::terminal::{
     DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
     print_result_line,
 };
+use crate::units;
 
 use super::replay::definitions;
 
@@ -94,7 +95,7 @@ fn show_report(
     let period = format!(
         "{} since {}, {} asked you",
         plural(report.calls, "call"),
-        context.since.strftime("%Y-%m-%d %H:%M"),
+        units::local_time(context.since),
         report.questions
     );
     print_result_line(match report.not_judged {
