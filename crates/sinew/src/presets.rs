@@ -9,6 +9,7 @@ use strict_yaml::{Document, YamlNode, YamlNodeKind};
 
 use crate::exit::CommandError;
 use crate::render;
+use crate::table::Table;
 use crate::terminal::{escape_invisible_line, print_message};
 
 /// Purpose of a project, with the policy that fits it.
@@ -65,12 +66,12 @@ impl ProjectPreset {
 /// Prints a policy as a table.
 fn show(name: &str, text: &str) -> Result<(), CommandError> {
     let document = Document::from_text(name, text).map_err(CommandError::failed)?;
-    let mut table = render::plain_table();
+    let mut table = Table::default();
     table.set_header(["TOOL", "RULE", "VALUE"]);
     for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
         table.add_row(row);
     }
-    render::print_table(table)
+    render::print_table(&table)
 }
 
 /// Returns one row for each rule: the tool, the key and its value.

@@ -71,7 +71,7 @@ pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
         chosen.proposal.write(&context, &snapshot.policy)?;
     }
     if args.output.json {
-        print_result_line(json!({"schema_version": 1, "call_id": refused.id, "written": written,
+        render::print_json(json!({"call_id": refused.id, "written": written,
             "becomes": chosen.proposal.replay_result.verdict, "rules": chosen.proposal.rules, "diff": chosen.diff,
             "proposals": shown.iter().map(ShownProposal::to_json).collect::<Vec<_>>()}))?;
     } else if written {

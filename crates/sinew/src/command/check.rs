@@ -22,6 +22,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
 use crate::manifests;
 use crate::message_limit;
+use crate::render;
 use crate::reserved_folders;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
@@ -225,7 +226,7 @@ impl CheckReport {
         let exit = if errors.is_empty() { ExitKind::Done } else { ExitKind::BadConfiguration };
         if output.json {
             let list = |found: &[DocumentError]| found.iter().map(error_json).collect::<Vec<Value>>();
-            print_result_line(json!({"schema_version": 1, "ok": exit == ExitKind::Done,
+            render::print_json(json!({"ok": exit == ExitKind::Done,
                 "errors": list(&errors), "warnings": list(&self.warnings)}))?;
             return Ok(exit);
         }

@@ -10,17 +10,19 @@ use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible,
+    ERROR_STYLE, HEADING_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible,
     escape_invisible_line, is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
+    let line = LiveLine::start("reading the configuration");
     let report = context.request_control("control/reload", json!({}))?;
+    drop(line);
     let is_waiting = result_of(&report) == Some("waiting");
     if args.output.json {
         let report = if args.accept && is_waiting { accept(&context, args, &report)? } else { report };
-        print_result_line(render::versioned_json(report.clone()))?;
+        render::print_json(report.clone())?;
         return Ok(exit_of(&report));
     }
     show_changes(&report)?;

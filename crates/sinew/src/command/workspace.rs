@@ -19,6 +19,7 @@ use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
+use crate::table::Table;
 use crate::terminal::{escape_invisible, escape_invisible_line, print_message, print_result_line};
 use crate::workspace_list_edit::{WorkspaceItem, WorkspaceListChange, access_keyword, edit_workspace_list};
 
@@ -97,19 +98,19 @@ fn list(context: &CommandContext, output: JsonArgs) -> Result<(), CommandError> 
         let item =
             |known: &WorkspaceSetting| json!({"path": known.path, "access": access_keyword(known.access)});
         let items: Vec<_> = listed.iter().map(item).collect();
-        print_result_line(json!({"schema_version": 1, "workspaces": items}))
+        render::print_json(json!({"workspaces": items}))
     } else if listed.is_empty() {
         print_message("no workspaces; add one with `sinew workspace add DIR`");
         Ok(())
     } else {
-        let mut table = render::plain_table();
+        let mut table = Table::default();
         for known in &listed {
             table.add_row([
                 escape_invisible_line(&known.path.to_string_lossy()),
                 access_keyword(known.access).to_owned(),
             ]);
         }
-        render::print_table(table)
+        render::print_table(&table)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::table::Table;
 use crate::terminal::{escape_invisible_line, print_result_line};
 
 use super::{setting_rows, value_text};
@@ -63,15 +64,15 @@ pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
     if output.json {
         let files =
             paths.iter().map(|(name, path)| json!({"name": name, "path": path, "exists": path.exists()}));
-        print_result_line(render::versioned_json(json!({"files": files.collect::<Vec<_>>()})))?;
+        render::print_json(json!({"files": files.collect::<Vec<_>>()}))?;
         return Ok(ExitKind::Done);
     }
-    let mut table = render::plain_table();
+    let mut table = Table::default();
     for (name, path) in &paths {
         let state = if path.exists() { "" } else { "not written: the built-in configuration applies" };
         table.add_row([(*name).to_owned(), escape_invisible_line(&path.to_string_lossy()), state.to_owned()]);
     }
-    render::print_table(table)?;
+    render::print_table(&table)?;
     Ok(ExitKind::Done)
 }
 

@@ -35,10 +35,8 @@ pub(super) fn run(
     let definitions: Vec<Arc<ToolDefinition>> = snapshot.registry.definitions().cloned().collect();
     let diff = diff_policies((&before, &after), &definitions, &snapshot.workspaces);
     if output.json {
-        print_result_line(
-            json!({"schema_version": 1, "changes": diff.changes, "differences": diff.differences,
-            "undecided": diff.undecided, "judged": diff.judged}),
-        )?;
+        render::print_json(json!({"changes": diff.changes, "differences": diff.differences,
+            "undecided": diff.undecided, "judged": diff.judged}))?;
     } else {
         show(&diff)?;
     }

@@ -19,10 +19,12 @@ use crate::command::{init, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
     DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint,
     print_result_line,
 };
+use crate::units;
 
 use super::replay::definitions;
 
@@ -87,7 +89,7 @@ fn show_report(
     if output.json {
         let list: Vec<Value> =
             numbered().map(|(number, one)| as_json(command_context, context, number, one)).collect();
-        print_result_line(json!({"schema_version": 1, "since": context.since.to_string(),
+        render::print_json(json!({"since": context.since.to_string(),
             "calls": report.calls, "not_judged": report.not_judged, "questions": report.questions,
             "suggestions": list}))?;
         return Ok(ExitKind::Done);
@@ -95,7 +97,7 @@ fn show_report(
     let period = format!(
         "{} since {}, {} asked you",
         plural(report.calls, "call"),
-        context.since.strftime("%Y-%m-%d %H:%M"),
+        units::local_time(context.since),
         report.questions
     );
     print_result_line(match report.not_judged {
@@ -210,7 +212,7 @@ fn write_change(
     init::replace_unchanged(&path, context.policy.user_text(*file), text)?;
     if output.json {
         let applied = as_json(command_context, context, number, suggestion);
-        print_result_line(json!({"schema_version": 1, "written": path, "applied": applied}))?;
+        render::print_json(json!({"written": path, "applied": applied}))?;
     } else {
         print_result_line(painted(&escape_invisible(&shown)))?;
         print_result_line(format!("wrote {}", escape_invisible_line(&path.display().to_string())))?;
