@@ -98,7 +98,10 @@ fn last_runs(results: &[CampaignResult]) -> String {
             None => text.push_str(&format!("| {name} | not run yet | | |\n")),
             Some(result) => {
                 let (last, total) = (grouped(result.figure), grouped(result.total));
-                text.push_str(&format!("| {name} | {last} {} | {total} | {} |\n", campaign.unit, result.date));
+                text.push_str(&format!(
+                    "| {name} | {last} {} | {total} | {} |\n",
+                    campaign.unit, result.date
+                ));
             }
         }
     }
