@@ -27,7 +27,7 @@ compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ f
 
 pub(crate) use system::{
     MAX_PATH_BYTES, MAX_SYMLINKS, check_write_access, copy_attributes, is_local, is_magic_link, open_handle,
-    open_handle_at, open_handle_cached, open_handle_nofollow, path_of, read_cached, reopen_directory,
+    open_handle_at, open_handle_nofollow, open_without_links_cached, path_of, read_cached, reopen_directory,
     reopen_for_reading, status_cached, sync_file,
 };
 

@@ -74,12 +74,13 @@ pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str())
 }
 
-/// Like `open_handle`, but only from the dentry cache: `EAGAIN` if the lookup would reach a disk or a
-/// network.
-pub(crate) fn open_handle_cached(path: &Path) -> Result<OwnedFd, Errno> {
+/// Opens a path as a handle from the dentry cache: `EAGAIN` if the lookup would reach a disk or a network, and
+/// `ELOOP` if the path contains a symbolic link.
+pub(crate) fn open_without_links_cached(path: &Path) -> Result<OwnedFd, Errno> {
     match OpenWay::of_this_process() {
         OpenWay::Openat2 => {
-            openat2(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+            let how = ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+            openat2(CWD, path.as_os_str(), how)
         }
         _ => Err(Errno::AGAIN),
     }

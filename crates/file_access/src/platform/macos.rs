@@ -37,7 +37,7 @@ pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Always fails: macOS cannot open from its caches only.
-pub(crate) fn open_handle_cached(_path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_without_links_cached(_path: &Path) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
