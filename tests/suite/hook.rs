@@ -406,7 +406,12 @@ fn short_write_is_refused_once_and_then_permitted() {
     assert_eq!(write("other.py", ""), "deny", "only the same call counts as a repetition");
     assert_eq!(write("__init__.py", ""), "allow");
     assert_eq!(write("__init__.py", ""), "deny", "a loop is still caught");
+    let empty = json!({"file_path": daemon.home().workspace().join("advised.py"), "content": ""});
+    let advice = run_pre_tool_use(daemon.home(), "Write", &empty);
+    assert!(advice.reason().contains("send exactly the same call again"), "{}", advice.reason());
     let missing = json!({"file_path": daemon.home().workspace().join("a")});
+    let mistake = run_pre_tool_use(daemon.home(), "Write", &missing);
+    assert!(!mistake.reason().contains("the same call again"), "{}", mistake.reason());
     for _ in 0..2 {
         assert_eq!(run_pre_tool_use(daemon.home(), "Write", &missing).decision(), "deny");
     }
