@@ -291,6 +291,14 @@ fn mode_applies_to_host_tools() {
 }
 
 #[test]
+fn line_of_a_built_in_table_is_named_as_such() {
+    let home = Home::initialised();
+    std::fs::remove_file(home.root().join("config/hosts/claude-code.yaml")).expect("it was written");
+    let asked = run_pre_tool_use(&home, "Bash", &json!({"command": "cargo test"}));
+    assert!(asked.reason().contains("(built-in/hosts/claude-code.yaml:"), "{}", asked.object);
+}
+
+#[test]
 fn policy_files_apply_to_host_tools() {
     let home = Home::initialised();
     let replace = |file: &str, from: &str, to: &str| {
