@@ -292,7 +292,9 @@ mod tests {
         for text in ["1_000", "\"5\"", "'5'", "0x10"] {
             check(&typed(text), (3, 26), "expected a number", Some("without quotes or separators"));
         }
-        check("tools:\n  a:\n    rate_limit_per_hour: -1\n", (3, 26), "", None);
+        for wrong in ["-1", "lots", "5000000000"] {
+            check(&typed(wrong), (3, 26), "expected a whole number from 0 to 4294967295", None);
+        }
         check("tools: [a]\n", (1, 8), "expected", None);
         check("tools:\n  a: {allowed_paths: [/x}\n", (2, 22), "not valid YAML", None);
         check("tools:\n  a: \"cut", (2, 6), "not valid YAML", None);

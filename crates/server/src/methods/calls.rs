@@ -37,7 +37,7 @@ pub(crate) fn execute(agent: &AgentContext, session: &mut ConnectionState, call:
         request.approval_mode = ApprovalMode::Wait;
     }
     let layer = Arc::clone(&agent.layer);
-    Ok(MethodReply::deferred_unordered(async move {
+    Ok(MethodReply::deferred(async move {
         let execute = |request| async move { layer.execute(request).await };
         let result = progress::execute_with_progress(request, listener, execute).await;
         let model_content = wants_model_content.then(|| content_blocks(&result));

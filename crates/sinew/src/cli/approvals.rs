@@ -93,6 +93,20 @@ pub(crate) enum PinCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
+    /// Open a worker session: a socket whose calls may use these tools only. It stays open until it is closed.
+    Open {
+        /// Name of the session, by which `sinew sessions close` finds it.
+        #[arg(long)]
+        name: String,
+        /// Tool that the session may call; repeat it for more.
+        #[arg(long = "allow", value_name = "TOOL", required = true)]
+        tools: Vec<String>,
+        /// Number of calls that each turn may make.
+        #[arg(long, value_name = "COUNT")]
+        hop_budget: Option<u32>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
     /// List open sessions with creator, permitted tools and remaining budget.
     List(JsonArgs),
     /// Close sessions: remove their sockets and cancel their running calls.
