@@ -40,6 +40,9 @@ pub(crate) fn from_error(error: &ValidationError<'_>, definition: &ToolDefinitio
                 return not_among(pointer, error.instance(), &choices);
             }
             let (expected, got) = (describe_expected(error), describe_value(error.instance(), kind));
+            if is_command_line(error, definition) {
+                return command_line(pointer, got);
+            }
             let name = if pointer.is_empty() {
                 "the arguments".to_owned()
             } else {
@@ -49,6 +52,20 @@ pub(crate) fn from_error(error: &ValidationError<'_>, definition: &ToolDefinitio
             ArgumentProblem::new(pointer, expected, got, message)
         }
     }
+}
+
+/// Returns true if the value is one text where the schema expects a command as a list of words.
+fn is_command_line(error: &ValidationError<'_>, definition: &ToolDefinition) -> bool {
+    let field = error.instance_path().as_str().trim_start_matches('/');
+    error.instance().is_string() && definition.input_schema()["properties"][field]["format"] == "command"
+}
+
+/// Describes the problem of a command that is one text.
+fn command_line(pointer: String, got: String) -> ArgumentProblem {
+    let expected = "an array with the program and each argument as a string of its own";
+    let message =
+        format!("{pointer} must be {expected}; no shell runs it, so pipes and operators do not work");
+    ArgumentProblem::new(pointer, expected, got, message)
 }
 
 /// Describes the problem of a key that the schema does not know.

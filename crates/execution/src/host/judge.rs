@@ -307,10 +307,12 @@ pub(super) async fn judge(
     let verdict =
         directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
     // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
-    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed)
-        && !repeated.is_some_and(|key| advice.is_repeated(&key))
-    {
-        return Err(refusal);
+    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
+        match repeated {
+            None => return Err(refusal),
+            Some(key) if !advice.is_repeated(&key) => return Err(with_repetition_hint(refusal)),
+            Some(_) => {}
+        }
     }
     if let (Verdict::ApprovalRequired(question), Some(line)) = (&verdict, line)
         && is_asked_by_table_only(question.approval_rules())
@@ -332,6 +334,13 @@ pub(super) async fn judge(
         Verdict::ApprovalRequired(_) => {}
     }
     Ok(verdict)
+}
+
+/// Adds to advice on a text how to make the call if the text is intended.
+fn with_repetition_hint(refusal: Box<Refusal>) -> Box<Refusal> {
+    let hint =
+        "if the text is meant to be this short, send exactly the same call again: it is then permitted";
+    Box::new(refusal.with_hint(hint))
 }
 
 /// Returns true if no policy file requires the approval, only the definition of the host's tool.
