@@ -26,7 +26,7 @@ fn home_with(tools: &str) -> Home {
     home
 }
 
-/// What `config set` says about the running daemon holds when the command ends, without a wait.
+/// The statement of `config set` about the running daemon holds when the command ends, without a wait.
 #[test]
 fn config_set_states_what_the_daemon_applies() {
     let daemon = Daemon::start_in(home_with("tools: {}\n"));
@@ -107,7 +107,7 @@ fn bypass_that_check_names_is_real() {
     assert!(!touch("gen/again") && make("gen/other") == Some(3), "what check asked for closes it");
 }
 
-/// The same for the rules of a project.
+/// `check` compares the rules of a project too, and is right.
 #[test]
 fn bypass_in_a_project_is_named_and_real() {
     let home = home_with("tools:\n  run_command: {allowed_commands: {add: [touch]}}\n");
@@ -152,7 +152,7 @@ fn reach_names_the_projects_that_restrict_it() {
     home.run(&["call", "write_file", "path=docs/a", "content=x"]).must_exit(3);
 }
 
-/// What a recording says becomes possible is less where a project lists its programs.
+/// A recording states that less becomes possible where a project lists its programs.
 #[test]
 fn recording_states_the_project_that_restricts_it() {
     let home = home_with("tools: {}\n");

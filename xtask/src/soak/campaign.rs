@@ -182,7 +182,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "the prover's answer equals exhaustive judgement on random small policies",
         target: 1_000_000,
         unit: "policies of a tool",
-        guard: "",
+        guard: "commands one word longer than every rule were left out: after 5,250 policies a call that an exact rule does not forbid had no witness",
         run: crate_tests::prover,
     },
     Campaign {
@@ -190,7 +190,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         promise: "the merged policy decides like the whole file that it replaced",
         target: 1_000_000,
         unit: "calls",
-        guard: "",
+        guard: "the first item of each named set was dropped: a file with the name of a key was decided differently in the first seconds",
         run: crate_tests::layers,
     },
     Campaign {

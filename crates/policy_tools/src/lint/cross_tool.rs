@@ -215,7 +215,7 @@ mod tests {
     /// A program can change every file in its folders, unless the file is hidden from it.
     #[test]
     fn unwritable_paths_open_to_programs_are_found() {
-        let writer = "tools:\n  write_file:\n    forbidden_paths: [/w/fixed]\n  runner:\n    allowed_commands: [make]\n";
+        let writer = "tools:\n  write_file:\n    forbidden_paths: [/w/fixed]\n  runner:\n    allowed_in_modes: [NORMAL]\n";
         let mut spec = ToolSpec::new("runner", "a test tool", Category::SYSTEM_WRITE, RiskLevel::High);
         spec.requires_sandbox = true;
         let definitions = [definition("write_file"), spec.check().unwrap()];
