@@ -44,13 +44,6 @@ pub(super) struct LineMatch {
 #[derive(Debug)]
 pub(super) struct LineQuery {
     matcher: RegexMatcher,
-    context: u8,
-}
-
-/// Searcher of one thread, with the buffers that it uses for every file.
-pub(super) struct LineSearcher {
-    matcher: RegexMatcher,
-    searcher: Searcher,
 }
 
 /// Selection of the matching lines to return.
@@ -58,6 +51,7 @@ pub(super) struct MatchSelection {
     /// Return only lines after this one.
     pub(super) after_line: u64,
     pub(super) max_matches: usize,
+    pub(super) context: u8,
     pub(super) deadline: Instant,
 }
 
@@ -70,8 +64,7 @@ pub(super) struct FileMatches {
 }
 
 impl LineQuery {
-    /// Compiles an expression. Each match is shown with `context` lines before and after it.
-    pub(super) fn new(text: &str, regex: bool, case_sensitive: bool, context: u8) -> Result<Self, Failure> {
+    pub(super) fn new(text: &str, regex: bool, case_sensitive: bool) -> Result<Self, Failure> {
         let mut builder = RegexMatcherBuilder::new();
         builder
             .case_insensitive(!case_sensitive)
@@ -86,47 +79,41 @@ impl LineQuery {
             let hint = "a match cannot span lines; set regex to false to search for the literal text";
             Failure::new(FailureKind::Conflict, message).with_hint(hint)
         })?;
-        Ok(LineQuery { matcher, context })
+        Ok(LineQuery { matcher })
     }
-}
 
-impl LineSearcher {
-    pub(super) fn new(query: &LineQuery) -> Self {
-        let context = usize::from(query.context);
-        let searcher = SearcherBuilder::new()
+    /// Searches the first `most_bytes` bytes of a file.
+    pub(super) fn search(
+        &self,
+        file: impl Read,
+        most_bytes: u64,
+        path: &Path,
+        lines: &MatchSelection,
+    ) -> io::Result<FileMatches> {
+        let context = usize::from(lines.context);
+        let mut searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_LINE_BYTES))
             .line_number(true)
             .before_context(context)
             .after_context(context)
             .build();
-        LineSearcher { matcher: query.matcher.clone(), searcher }
-    }
-
-    /// Searches the first `most_bytes` bytes of a file.
-    pub(super) fn search(
-        &mut self,
-        file: impl Read,
-        most_bytes: u64,
-        path: &Path,
-        lines: &MatchSelection,
-    ) -> io::Result<FileMatches> {
         let path = path_to_text(path.as_os_str());
         let mut found = MatchCollector {
-            matcher: &self.matcher,
+            query: self,
             lines,
             path: &path,
             before: Vec::new(),
             file_matches: FileMatches::default(),
         };
-        self.searcher.search_reader(&self.matcher, file.take(most_bytes), &mut found)?;
+        searcher.search_reader(&self.matcher, file.take(most_bytes), &mut found)?;
         found.file_matches.matches.truncate(lines.max_matches);
         Ok(found.file_matches)
     }
 }
 
 struct MatchCollector<'a> {
-    matcher: &'a RegexMatcher,
+    query: &'a LineQuery,
     lines: &'a MatchSelection,
     path: &'a str,
     before: Vec<String>,
@@ -146,7 +133,7 @@ impl Sink for MatchCollector<'_> {
         if line <= self.lines.after_line {
             return Ok(true);
         }
-        let begins = self.matcher.find(found.bytes()).ok().flatten();
+        let begins = self.query.matcher.find(found.bytes()).ok().flatten();
         let column = begins.map_or(1, |begins| begins.start() as u64 + 1);
         let (path, text) = (self.path.to_owned(), display_line(found.bytes()));
         self.file_matches.matches.push(LineMatch { path, line, column, text, before, after: Vec::new() });
@@ -196,10 +183,16 @@ mod tests {
 
     use super::*;
 
-    fn search_text(text: &[u8], query: &LineQuery, after_line: u64, most: usize) -> FileMatches {
+    fn search_text(text: &[u8], query: &LineQuery, after_line: u64, most: usize, context: u8) -> FileMatches {
         let until = Instant::now() + Duration::from_secs(60);
-        let lines = MatchSelection { after_line, max_matches: most, deadline: until };
-        LineSearcher::new(query).search(text, 1000, Path::new("f"), &lines).unwrap()
+        query
+            .search(
+                text,
+                1000,
+                Path::new("f"),
+                &MatchSelection { after_line, max_matches: most, context, deadline: until },
+            )
+            .unwrap()
     }
 
     fn numbers(file_matches: &FileMatches) -> Vec<(u64, u64)> {
@@ -210,8 +203,8 @@ mod tests {
     fn lines_match_by_text_case_and_regex() {
         let text = b"one\nTwo two\nthree.\ntwo\r\n";
         let check = |query: &str, regex, sensitive, expect: &[(u64, u64)]| {
-            let query = LineQuery::new(query, regex, sensitive, 0).unwrap();
-            assert_eq!(numbers(&search_text(text, &query, 0, 10)), expect);
+            let query = LineQuery::new(query, regex, sensitive).unwrap();
+            assert_eq!(numbers(&search_text(text, &query, 0, 10, 0)), expect);
         };
         check("two", false, true, &[(2, 5), (4, 1)]);
         check("two", false, false, &[(2, 1), (4, 1)]);
@@ -223,31 +216,28 @@ mod tests {
 
     #[test]
     fn matches_are_paged_and_have_context() {
-        let query = LineQuery::new("x", false, true, 0).unwrap();
+        let query = LineQuery::new("x", false, true).unwrap();
         let text = b"a\nx1\nb\nx2\nc\nx3\n";
-        assert_eq!(numbers(&search_text(text, &query, 0, 2)), [(2, 1), (4, 1)]);
-        assert_eq!(numbers(&search_text(text, &query, 4, 2)), [(6, 1)]);
-        let with_context = LineQuery::new("x", false, true, 1).unwrap();
-        let shown = search_text(text, &with_context, 0, 10);
+        assert_eq!(numbers(&search_text(text, &query, 0, 2, 0)), [(2, 1), (4, 1)]);
+        assert_eq!(numbers(&search_text(text, &query, 4, 2, 0)), [(6, 1)]);
+        let shown = search_text(text, &query, 0, 10, 1);
         assert_eq!(
             (&shown.matches[0].before, &shown.matches[0].after),
             (&vec!["a".to_owned()], &vec!["b".to_owned()])
         );
-        let file_matches = search_text(text, &query, u64::MAX, 10);
+        let file_matches = search_text(text, &query, u64::MAX, 10, 0);
         assert!(file_matches.matches.is_empty() && !file_matches.binary);
     }
 
     #[test]
     fn binary_files_and_oversized_queries_have_no_matches() {
-        let query = LineQuery::new("x", false, true, 0).unwrap();
-        let file_matches = search_text(b"x\n\0x\n", &query, 0, 10);
+        let query = LineQuery::new("x", false, true).unwrap();
+        let file_matches = search_text(b"x\n\0x\n", &query, 0, 10, 0);
         assert!(file_matches.binary && file_matches.matches.is_empty());
         let long = [b"x".repeat(500), b"\n".to_vec()].concat();
-        assert_eq!(search_text(&long, &query, 0, 10).matches[0].text.chars().count(), MAX_SHOWN_CHARS + 1);
-        assert!(LineQuery::new("a\nb", false, true, 0).is_err(), "a match cannot span lines");
+        assert_eq!(search_text(&long, &query, 0, 10, 0).matches[0].text.chars().count(), MAX_SHOWN_CHARS + 1);
+        assert!(LineQuery::new("a\nb", false, true).is_err(), "a match cannot span lines");
         let huge = "(a{1000}){1000}";
-        assert!(
-            LineQuery::new(huge, true, true, 0).unwrap_err().message.contains("is not a valid expression")
-        );
+        assert!(LineQuery::new(huge, true, true).unwrap_err().message.contains("is not a valid expression"));
     }
 }
