@@ -1732,7 +1732,7 @@ export interface ListDirectoryArguments {
   depth?: number;
   /** List only entries whose name matches, such as `*.rs`. A glob with `/` matches the relative path: `src/**\/*.rs`. */
   glob?: string | null;
-  /** Sort order. name: by path; size: largest first; modified: newest first. */
+  /** Sort order. name: by path, up to 10,000 entries; size: largest first; modified: newest first. */
   sort?: "name" | "size" | "modified";
   /** Maximum number of entries. */
   max_entries?: number;

@@ -1957,7 +1957,7 @@ class ListDirectoryArguments(_ListDirectoryArgumentsRequired, total=False):
     glob: str | None
     """List only entries whose name matches, such as `*.rs`. A glob with `/` matches the relative path: `src/**/*.rs`."""
     sort: Literal["name", "size", "modified"]
-    """Sort order. name: by path; size: largest first; modified: newest first."""
+    """Sort order. name: by path, up to 10,000 entries; size: largest first; modified: newest first."""
     max_entries: int
     """Maximum number of entries."""
     cursor: str | None

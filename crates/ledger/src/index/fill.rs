@@ -35,8 +35,7 @@ const ROWS_PER_BATCH: u64 = 50_000;
 
 /// Time without a pass of the commit thread after which the ledger counts as idle.
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
-/// Records behind the index at which it is filled even under load. A query reads this many from the segments in
-/// less than a second.
+/// Records behind the index at which it is filled even under load, because a query reads them from the segments.
 const MAX_BEHIND: u64 = 500_000;
 
 /// Fills the index when the ledger is idle, when a query wants it, or when it is far behind, until the channel closes.

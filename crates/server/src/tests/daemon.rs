@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -23,16 +23,11 @@ pub(crate) struct TestServiceContext {
     started: Arc<AtomicUsize>,
     /// Permits for `wait` calls to complete.
     permits: Arc<PermitGate>,
-    /// Number of `meet` calls that have started, with a condition variable for changes.
-    meet_calls: Arc<(Mutex<usize>, Condvar)>,
     /// Number of `mark` calls received.
     pub(crate) received: Arc<AtomicUsize>,
     /// Events of `in_turn` calls, in order.
     pub(crate) events: Arc<Mutex<Vec<&'static str>>>,
 }
-
-/// Time a `meet` call waits for another: less than the read timeout of a client.
-const MEET_TIMEOUT: Duration = Duration::from_secs(4);
 
 struct PermitGate(Semaphore);
 
@@ -45,7 +40,6 @@ impl Default for PermitGate {
 const METHODS: &[RpcMethod<TestServiceContext>] = &[
     RpcMethod { name: "echo", run: echo },
     RpcMethod { name: "wait", run: wait },
-    RpcMethod { name: "meet", run: meet },
     RpcMethod { name: "large", run: large },
     RpcMethod { name: "in_turn", run: in_turn },
     RpcMethod { name: "mark", run: mark },
@@ -78,20 +72,6 @@ fn wait(desk: &TestServiceContext, session: &mut ConnectionState, _: MethodCall)
             permit.forget();
         }
         rpc::encode_result(&json!({"connection": connection}))
-    }))
-}
-
-/// Blocks its worker thread until another `meet` call has started on another thread, and returns true if one
-/// has.
-fn meet(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
-    let meeting = Arc::clone(&desk.meet_calls);
-    Ok(MethodReply::deferred(async move {
-        let (begun, changed) = &*meeting;
-        *begun.lock().unwrap() += 1;
-        changed.notify_all();
-        let alone = |begun: &mut usize| *begun < 2;
-        let (begun, _) = changed.wait_timeout_while(begun.lock().unwrap(), MEET_TIMEOUT, alone).unwrap();
-        rpc::encode_result(&(*begun >= 2))
     }))
 }
 

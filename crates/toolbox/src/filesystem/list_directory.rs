@@ -42,8 +42,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 256))]
     glob: Option<String>,
-    /// Sort order. name: by path; size: largest first; modified: newest first. A directory with more than 10,000
-    /// entries is not sorted by name.
+    /// Sort order. name: by path, up to 10,000 entries; size: largest first; modified: newest first.
     #[serde(default)]
     sort: ListSortKey,
     /// Maximum number of entries.
@@ -81,8 +80,7 @@ struct DirectoryListing {
     entries: Vec<ListedEntry>,
     /// Total number of entries.
     total: u64,
-    /// True if every entry was visited. Otherwise `total` counts only the visited ones, and those of a page of a large
-    /// directory.
+    /// True if every entry was visited. Otherwise `total` counts only the visited ones.
     complete: bool,
     /// Directories that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
