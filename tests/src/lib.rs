@@ -35,4 +35,4 @@ pub use polling::{wait_for, wait_until};
 pub use programs::program_folder;
 #[cfg(target_os = "linux")]
 pub use strace::Strace;
-pub use terminal::Terminal;
+pub use terminal::{Terminal, TerminalForm};

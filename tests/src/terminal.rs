@@ -13,7 +13,17 @@ use crate::{Home, sinew};
 /// Timeout for a loaded machine; only a failing test reaches it.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A terminal of 100 columns and 40 rows. Its process is killed when it is dropped.
+/// Size and environment of a terminal.
+pub struct TerminalForm<'a> {
+    /// Width.
+    pub columns: u16,
+    /// Height.
+    pub rows: u16,
+    /// Variables of the program in it. `SINEW_PAGER` is empty unless it is among them.
+    pub variables: &'a [(&'a str, &'a str)],
+}
+
+/// A terminal. Its process is killed when it is dropped.
 pub struct Terminal {
     keys: File,
     output: Receiver<Vec<u8>>,
@@ -22,15 +32,21 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Runs `sinew` with these arguments in the workspace of this home.
+    /// Runs `sinew` with these arguments in the workspace of this home, on 100 columns and 40 rows.
     pub fn run(home: &Home, words: &[&str]) -> Terminal {
-        let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        Terminal::run_in(&TerminalForm { columns: 100, rows: 40, variables: &[] }, home, words)
+    }
+
+    /// Like `run`, in a terminal of this form.
+    pub fn run_in(form: &TerminalForm<'_>, home: &Home, words: &[&str]) -> Terminal {
+        let size = Winsize { ws_row: form.rows, ws_col: form.columns, ws_xpixel: 0, ws_ypixel: 0 };
         let ends = openpty(Some(&size), None).expect("a terminal");
         let inner = File::from(ends.slave);
         let end = || Stdio::from(inner.try_clone().expect("a handle"));
         let mut command = sinew();
         command.args(words).current_dir(home.workspace()).env("TERM", "xterm-256color");
         command.env("SINEW_HOME", home.root()).env("HOME", home.user_home());
+        command.env("SINEW_PAGER", "").envs(form.variables.iter().copied());
         let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().expect("run sinew");
         let keys = File::from(ends.master);
         let mut screen = keys.try_clone().expect("a handle");

@@ -3,8 +3,10 @@
 mod configuration;
 mod doctor;
 mod mode;
+mod operator;
 mod pipes;
 mod shell;
+mod walk;
 
 use serde_json::json;
 use tests::{Daemon, Home, sinew};

@@ -14,7 +14,7 @@ pub fn rule_expired_refusal(tool: &str) -> Box<Refusal> {
 
 /// Refusal of a call that does not wait for the decision.
 pub fn pending_refusal(tool: &str, id: &str, detail: &str) -> Box<Refusal> {
-    let reason = "Permission denied: Approval is pending";
+    let reason = "Waiting for approval";
     let refusal = Refusal::new(tool, RefusalCode::ApprovalPending, reason).with_detail(detail);
     let hint = format!(
         "nothing was run; the operator was asked (approval {id}): call again with the same arguments to continue, \

@@ -16,6 +16,8 @@ use tool::strict_json;
 const CONNECT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest reply line that a client reads.
 const MAX_LINE_BYTES: u64 = 64 * 1024 * 1024;
+/// MCP revision of the handshake.
+const HANDSHAKE_REVISION: &str = "2025-06-18";
 const PROGRESS: &str = "notifications/progress";
 
 /// Connection to a daemon.
@@ -108,6 +110,13 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Introduces this program to the agent socket, so that the operator sees its name in the status and in the ledger.
+    pub async fn introduce(&mut self, name: &str, version: &str) -> Result<(), ClientError> {
+        let params = json!({"protocolVersion": HANDSHAKE_REVISION, "capabilities": {},
+            "clientInfo": {"name": name, "version": version}});
+        self.request("initialize", params).await.map(drop)
     }
 
     /// Sends one request and waits for its reply without a timeout.

@@ -65,4 +65,4 @@ pub use options::{LedgerOptions, UnavailablePolicy};
 pub use query::{CallIdPrefix, RecordFilter};
 pub use reader::LedgerReader;
 pub use record::LedgerRecord;
-pub use verify::{VerifyFinding, VerifyReport, verify};
+pub use verify::{VerifyFinding, VerifyReport, verify, verify_with_progress};

@@ -81,10 +81,19 @@ const MAX_INTERRUPTED_ATTEMPTS: u32 = 100;
 
 /// Verifies every byte. `options` locates the key and the second anchor.
 pub fn verify(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
+    verify_with_progress(folder, options, &mut |_, _| {})
+}
+
+/// Like `verify`, and passes the number of verified segments and of all segments to `on_progress`.
+pub fn verify_with_progress(
+    folder: &Path,
+    options: &LedgerOptions,
+    on_progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport, LedgerError> {
     let (mut attempts, mut interrupted) = (0, 0);
     loop {
         let first = first_segment(folder)?;
-        let report = verify_once(folder, options)?;
+        let report = verify_once(folder, options, on_progress)?;
         match first_segment(folder)? == first {
             true => attempts += 1,
             false => interrupted += 1,
@@ -101,7 +110,11 @@ fn first_segment(folder: &Path) -> Result<Option<u64>, LedgerError> {
     Ok(segment::list_all(folder)?.segments.first().map(|segment| segment.first))
 }
 
-fn verify_once(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, LedgerError> {
+fn verify_once(
+    folder: &Path,
+    options: &LedgerOptions,
+    on_progress: &mut dyn FnMut(u64, u64),
+) -> Result<VerifyReport, LedgerError> {
     let listed = segment::list_all(folder)?;
     let key = match LedgerKey::load(&open::key_path(folder, options)) {
         // No record was ever written here.
@@ -123,7 +136,8 @@ fn verify_once(folder: &Path, options: &LedgerOptions) -> Result<VerifyReport, L
     for strange in &listed.unexpected_names {
         verifier.add_file_problem(strange, "this is not the name of a segment");
     }
-    for segment in &listed.segments {
+    for (done, segment) in (0..).zip(&listed.segments) {
+        on_progress(done, listed.segments.len() as u64);
         if let Err(error) = verify_segment(&mut verifier, segment) {
             verifier.add_file_problem(&segment.name(), &format!("cannot be read: {error}"));
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tool::caller::{CallerKey, ProcessIdentity};
 use tool::{Caller, CallerEndpoint};
 
+use crate::connected_clients::ClientEntry;
 use crate::mcp::McpHandshake;
 use crate::mcp::task_table::ConnectionTasks;
 use crate::notify::Notifier;
@@ -20,6 +21,8 @@ pub(crate) struct ConnectionState {
     pub(crate) peer: PeerCredentials,
     /// Identity that limits are counted by: the peer, or the opener of its worker session.
     pub(crate) account: CallerKey,
+    /// Entry in the list of connected clients, once the connection is served.
+    pub(crate) client_entry: Option<ClientEntry>,
     /// Set by `initialize`.
     pub(crate) handshake: Option<McpHandshake>,
     /// Set by the first stateless MCP request.
@@ -67,6 +70,7 @@ impl ConnectionState {
             connection,
             peer,
             account: worker.map_or_else(|| peer.key(), |worker| worker.opener),
+            client_entry: None,
             handshake: None,
             has_stateless_requests: false,
             outbox: None,

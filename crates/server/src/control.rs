@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 pub use undo::{preview_undo, undo};
 
 use crate::agent;
+use crate::connected_clients::ConnectedClients;
 use crate::reload::ConfigReloader;
 use crate::rpc::RpcError;
 use crate::serve::StopHandle;
@@ -38,6 +39,7 @@ pub(crate) struct ControlContext {
     pub(crate) limits: ConnectionLimits,
     pub(crate) sockets: [PathBuf; 2],
     pub(crate) connections: TaskTracker,
+    pub(crate) clients: ConnectedClients,
     pub(crate) worker_sockets: Arc<WorkerSockets>,
     pub(crate) stop: StopHandle,
 }

@@ -10,6 +10,7 @@ mod activation;
 mod agent;
 mod budget;
 mod config_watch;
+mod connected_clients;
 mod connection;
 mod connection_state;
 mod connection_table;

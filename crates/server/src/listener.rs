@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tool::caller::CallerKey;
 
 use crate::budget::MessageBudget;
+use crate::connected_clients::ConnectedClients;
 use crate::connection::ClientConnection;
 use crate::connection_state::ConnectionState;
 use crate::connection_table::{ConnectionActivity, ConnectionTable};
@@ -41,6 +42,7 @@ pub(crate) struct SharedListenerState {
     pub(crate) own_uid: u32,
     pub(crate) next_connection: Arc<AtomicU64>,
     pub(crate) connections: TaskTracker,
+    pub(crate) clients: ConnectedClients,
     /// Cancelled when the connections must end.
     pub(crate) stop: CancellationToken,
 }
@@ -77,6 +79,7 @@ impl SharedListenerState {
             own_uid: own_uid(),
             next_connection: Arc::new(AtomicU64::new(1)),
             connections: TaskTracker::new(),
+            clients: ConnectedClients::default(),
             stop: CancellationToken::new(),
         }
     }
@@ -135,7 +138,7 @@ impl<C: Send + Sync> ConnectionListener<C> {
             return;
         }
         let number = self.shared.next_connection.fetch_add(1, Ordering::Relaxed);
-        let session = ConnectionState::new(number, peer, self.service.worker.as_ref());
+        let mut session = ConnectionState::new(number, peer, self.service.worker.as_ref());
         let caller = session.account;
         let Some(slot) = self.reserve_slot(&caller) else { return self.reject_full(&stream) };
         self.is_full.store(false, Ordering::Relaxed);
@@ -145,6 +148,7 @@ impl<C: Send + Sync> ConnectionListener<C> {
             socket = self.service.socket,
             "connected"
         );
+        session.client_entry = Some(self.shared.clients.insert(&session, self.service.socket));
         let activity = ConnectionActivity::default();
         let entry = self.table.insert(number, caller, activity.clone());
         let connection = ClientConnection {

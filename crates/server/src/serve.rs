@@ -112,6 +112,7 @@ pub async fn serve(
         limits,
         sockets: paths.clone(),
         connections: worker_sockets.connections.clone(),
+        clients: worker_sockets.clients.clone(),
         worker_sockets: Arc::clone(&workers),
         stop: stop.clone(),
     });

@@ -1,7 +1,9 @@
 //! Command-line grammar. Parsing only: each command is implemented in its own file in `command/`.
 
 mod approvals;
+mod help_pages;
 mod hook;
+mod machine;
 mod manifest;
 mod moment;
 mod policy;
@@ -24,22 +26,24 @@ pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
     SessionsCommand,
 };
+pub(crate) use help_pages::command;
 pub(crate) use hook::{
     FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
     ServiceInstallArgs, UninstallArgs,
 };
+pub(crate) use machine::{BugreportArgs, ColorWhen, DoctorArgs, JsonArgs};
 pub(crate) use manifest::{ManifestCommand, ManifestKind};
 pub(crate) use policy::{AllowArgs, PolicyCommand, RecordArgs};
 pub(crate) use record::{LedgerCommand, LedgerExportFormat, LogsArgs, RecordForm, TraceArgs};
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out,
-5 timed out, 6 daemon unreachable, 7 bad configuration.
+Exit codes: 0 success, 1 tool failed, 2 usage error, 3 refused, 4 approval pending or timed out, 5 timed out, \
+6 daemon unreachable, 7 bad configuration, 8 another process holds the state lock.
 
-Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter;
-NO_COLOR turns colours off.
+Environment: SINEW_HOME moves configuration, state and sockets below one folder; SINEW_LOG sets the log filter; \
+NO_COLOR turns colours off; SINEW_PAGER or PAGER shows long output.
 
-Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo),
+Files, below SINEW_HOME if it is set: config/ (sinew.yaml, governance/), tools/ (manifests), state/ (ledger, undo), \
 log/ and run/ (agent.sock for agents, control.sock for you). `sinew doctor` shows where they are.
 
 More: sinew help environment, sinew help exit-codes, sinew help files.";
@@ -48,6 +52,9 @@ More: sinew help environment, sinew help exit-codes, sinew help files.";
 #[derive(Parser)]
 #[command(name = "sinew", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
+    /// Use colours: auto (on a terminal), always or never.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorWhen::Auto, hide_default_value = true, hide_possible_values = true)]
+    pub(crate) color: ColorWhen,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
@@ -56,6 +63,8 @@ pub(crate) struct Cli {
 pub(crate) enum CliCommand {
     /// Run the daemon in the foreground.
     Serve(ServeArgs),
+    /// Stop the daemon: running calls may end first.
+    Stop(JsonArgs),
     /// Call a tool, through the daemon if one runs, else in this process.
     Call(CallArgs),
     /// Explain how a call would be decided, without running it.
@@ -71,7 +80,7 @@ pub(crate) enum CliCommand {
     Ps(JsonArgs),
     /// Cancel calls and end every process they started.
     Cancel(CancelArgs),
-    /// List or close the open worker sessions.
+    /// Open, list or close worker sessions, each limited to the tools that it names.
     #[command(subcommand)]
     Sessions(SessionsCommand),
     /// List suspended callers, or let them call again.
@@ -136,7 +145,11 @@ pub(crate) enum CliCommand {
     /// Write the manual pages, one per command, into a folder.
     Manual(ManualArgs),
     /// Check the installation and report problems: sandbox, folders, sockets, policy, programs, disk, clock.
-    Doctor(JsonArgs),
+    Doctor(DoctorArgs),
+    /// Write a redacted archive for a bug report: checks, status, log, and the outcomes of the last calls.
+    Bugreport(BugreportArgs),
+    /// Show the version of this program and of the daemon.
+    Version(JsonArgs),
     /// Run a demonstration in a temporary home that is removed afterwards.
     Demo,
     /// Show the help of a command or a topic: environment, exit-codes, files.
@@ -266,13 +279,6 @@ fn mode_parser() -> impl TypedValueParser<Value = Mode> {
 
 fn parse_category(text: &str) -> Result<Category, String> {
     Category::try_from(text.to_owned()).map_err(|error| error.to_string())
-}
-
-#[derive(Args, Clone, Copy)]
-pub(crate) struct JsonArgs {
-    /// Print JSON with a `schema_version`.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Subcommand)]

@@ -2,7 +2,8 @@
 
 mod allow;
 mod approvals;
-mod call;
+mod bugreport;
+pub(crate) mod call;
 mod call_ids;
 mod callers;
 mod check;
@@ -27,6 +28,7 @@ mod serve;
 mod service;
 mod sessions;
 mod status;
+mod stop;
 mod tools;
 mod trace;
 mod undo;
@@ -36,13 +38,41 @@ pub(crate) use completions::{ToolNameCompleter, handle_completion_request};
 
 use serde_json::{Value, json};
 
-use crate::cli::CliCommand;
+use crate::cli::{ApprovalsCommand, CliCommand, ConfigCommand, LedgerCommand, ModeCommand, PolicyCommand};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::terminal::print_result_line;
+use crate::terminal::paged;
 
-/// Runs a command.
+/// Runs a command, with a pager if its output may be long.
 pub(crate) fn run(command: CliCommand) -> Result<ExitKind, CommandError> {
+    match is_pageable(&command) {
+        true => paged(|| run_one(command)),
+        false => run_one(command),
+    }
+}
+
+/// Returns true for a command that only prints, ends by itself and may print more than a screen.
+fn is_pageable(command: &CliCommand) -> bool {
+    match command {
+        CliCommand::Ledger(LedgerCommand::Tail { follow, .. }) => !follow,
+        CliCommand::Ledger(LedgerCommand::Query { .. } | LedgerCommand::Show { .. })
+        | CliCommand::Tools(_)
+        | CliCommand::Explain(_)
+        | CliCommand::Trace(_)
+        | CliCommand::Schema(_)
+        | CliCommand::Check(_)
+        | CliCommand::Doctor(_)
+        | CliCommand::Help(_)
+        | CliCommand::Mode(ModeCommand::History { .. })
+        | CliCommand::Config(ConfigCommand::Show(_))
+        | CliCommand::Approvals(ApprovalsCommand::List(_) | ApprovalsCommand::Show { .. })
+        | CliCommand::Policy(PolicyCommand::Reach { .. }) => true,
+        CliCommand::Logs(args) => !args.follow,
+        _ => false,
+    }
+}
+
+fn run_one(command: CliCommand) -> Result<ExitKind, CommandError> {
     match command {
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::Call(args) => call::run(args),
@@ -78,7 +108,10 @@ pub(crate) fn run(command: CliCommand) -> Result<ExitKind, CommandError> {
         CliCommand::Schema(args) => schema::run(&args),
         CliCommand::Completions(args) => completions::run(&args),
         CliCommand::Manual(args) => help::write_manual(&args),
-        CliCommand::Doctor(output) => doctor::run(output),
+        CliCommand::Doctor(args) => doctor::run(&args),
+        CliCommand::Bugreport(args) => bugreport::run(&args),
+        CliCommand::Version(output) => stop::version(output),
+        CliCommand::Stop(output) => stop::run(output),
         CliCommand::Demo => demo::run(),
         CliCommand::Help(args) => help::run(&args),
     }
@@ -99,13 +132,15 @@ fn each<Id: std::fmt::Display>(
             Err(problem) if problem.exit == ExitKind::Unreachable => return Err(problem),
             Err(problem) => {
                 replies.push(json!({"id": id.to_string(), "error": problem.message}));
-                crate::print_error(&problem);
+                if !json {
+                    crate::print_error(&problem);
+                }
                 exit = problem.exit;
             }
         }
     }
     if json {
-        print_result_line(render::versioned_json(json!({key: replies})))?;
+        render::print_json(json!({key: replies}))?;
     }
     Ok(exit)
 }

@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 use tool::{Arguments, ToolDefinition, ToolSpec};
 
 use crate::accepted_config::AcceptedConfigWriter;
+use crate::command::call;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
@@ -205,6 +206,21 @@ impl CommandContext {
         self.request(DaemonSocket::Agent, method, params)
     }
 
+    /// Calls a tool through the agent socket, under the name of the command line.
+    pub(crate) fn call_tool(
+        &self,
+        mut params: Arguments,
+        on_progress: impl FnMut(&Value),
+    ) -> Result<Value, CommandError> {
+        params.insert("progress_token".to_owned(), json!("call"));
+        let asked = async {
+            let mut client = self.connect(DaemonSocket::Agent).await?;
+            client.introduce(call::CLI_NAME, env!("CARGO_PKG_VERSION")).await?;
+            client.request_with_progress("sinew/execute", Value::Object(params), on_progress).await
+        };
+        self.runtime()?.block_on(asked).map_err(|error| self.client_error(&error))
+    }
+
     /// Sends a request to the agent socket. Returns `None` if no daemon answers.
     pub(crate) fn try_request_agent(
         &self,
@@ -304,8 +320,11 @@ impl CommandContext {
                     Some(pid) => (format!(" (pid {pid})"), format!(", or check it with `ps -p {pid}`")),
                     None => (String::new(), String::new()),
                 };
-                problem(format!("{error}, but a process{name} holds the state lock"))
-                    .with_hint(format!("it may be starting or stopping: try again{check}"))
+                CommandError::new(
+                    ExitKind::Locked,
+                    format!("{error}, but a process{name} holds the state lock"),
+                )
+                .with_hint(format!("it may be starting or stopping: try again{check}"))
             }
         }
     }
@@ -355,5 +374,9 @@ fn is_pin_refusal(data: &Value) -> bool {
 
 /// Converts a server error into a command error with a hint.
 pub(crate) fn serve_error(error: &ServeError) -> CommandError {
-    with_hint(CommandError::configuration(error), error.hint())
+    let problem = match error {
+        ServeError::AlreadyRunning { .. } => CommandError::new(ExitKind::Locked, error.to_string()),
+        _ => CommandError::configuration(error),
+    };
+    with_hint(problem, error.hint())
 }

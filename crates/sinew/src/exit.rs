@@ -1,5 +1,6 @@
 //! Exit codes and the error type of all commands.
 
+use serde_json::{Value, json};
 use tool::{FailureKind, RefusalCode, ToolResult};
 
 /// Exit status of the process.
@@ -14,6 +15,7 @@ pub(crate) enum ExitKind {
     TimedOut = 5,
     Unreachable = 6,
     BadConfiguration = 7,
+    Locked = 8,
 }
 
 impl ExitKind {
@@ -28,8 +30,24 @@ impl ExitKind {
             5 => ExitKind::TimedOut,
             6 => ExitKind::Unreachable,
             7 => ExitKind::BadConfiguration,
+            8 => ExitKind::Locked,
             _ => return None,
         })
+    }
+
+    /// Returns the word for programs.
+    fn as_str(self) -> &'static str {
+        match self {
+            ExitKind::Done => "done",
+            ExitKind::Failed => "failed",
+            ExitKind::Usage => "usage",
+            ExitKind::Refused => "refused",
+            ExitKind::Approval => "approval",
+            ExitKind::TimedOut => "timed_out",
+            ExitKind::Unreachable => "unreachable",
+            ExitKind::BadConfiguration => "bad_configuration",
+            ExitKind::Locked => "locked",
+        }
     }
 
     /// Returns the exit status for a tool result.
@@ -88,6 +106,12 @@ impl CommandError {
         CommandError::new(ExitKind::Usage, message)
     }
 
+    /// Returns the error as a program reads it.
+    pub(crate) fn to_json(&self) -> Value {
+        json!({"error": {"code": self.exit.as_str(), "message": self.message, "hint": self.hint,
+            "exit_code": self.exit as u8}})
+    }
+
     /// Creates an error for an invalid configuration.
     pub(crate) fn configuration(error: impl std::fmt::Display) -> Self {
         CommandError::new(ExitKind::BadConfiguration, error.to_string())
@@ -100,11 +124,11 @@ mod tests {
 
     #[test]
     fn every_exit_code_round_trips() {
-        for code in 0..=7_u8 {
+        for code in 0..=8_u8 {
             let exit = ExitKind::from_code(i32::from(code)).unwrap();
             assert_eq!(exit as u8, code, "{exit:?}");
         }
-        for code in [-1, 8, 101, 256] {
+        for code in [-1, 9, 101, 256] {
             assert_eq!(ExitKind::from_code(code), None);
         }
     }

@@ -22,12 +22,15 @@ mod render;
 mod reserved_folders;
 mod service;
 mod setting_sources;
+mod table;
 mod terminal;
+mod text_layout;
+mod units;
 mod workspace_list_edit;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use sandbox::ProcessRole;
 
 use crate::cli::Cli;
@@ -44,15 +47,49 @@ fn main() -> ExitCode {
     if command::handle_completion_request() {
         return ExitCode::SUCCESS;
     }
-    match command::run(Cli::parse().command) {
+    let wants_json = wants_json();
+    let parsed = cli::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) if wants_json && error.use_stderr() => {
+            return report(&CommandError::usage(error.render().to_string().trim_end()), wants_json);
+        }
+        Err(error) => return print_usage(&error),
+    };
+    cli.color.apply();
+    match command::run(cli.command) {
         Ok(exit) => exit.into(),
-        Err(problem) => {
-            if problem.exit != ExitKind::Done {
-                print_error(&problem);
-            }
-            problem.exit.into()
+        Err(problem) => report(&problem, wants_json),
+    }
+}
+
+/// Prints help, a version, or the reason why the command line cannot be parsed.
+fn print_usage(shown: &clap::Error) -> ExitCode {
+    let text = shown.render().ansi().to_string();
+    if shown.use_stderr() {
+        print_message(text.trim_end());
+        return ExitKind::Usage.into();
+    }
+    match terminal::paged(|| terminal::print_result_line(text.trim_end())) {
+        Ok(()) => ExitKind::Done.into(),
+        Err(problem) => problem.exit.into(),
+    }
+}
+
+/// Returns true if the command line asks for JSON, also if it cannot be parsed.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// Prints the error that ended a command, and returns its exit code.
+fn report(problem: &CommandError, wants_json: bool) -> ExitCode {
+    if problem.exit != ExitKind::Done {
+        match wants_json {
+            true => drop(render::print_json(problem.to_json())),
+            false => print_error(problem),
         }
     }
+    problem.exit.into()
 }
 
 fn print_error(problem: &CommandError) {

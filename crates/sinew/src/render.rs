@@ -1,16 +1,20 @@
 //! Renders results and definitions for people. Results go to standard output, messages about them to standard
 //! error.
 
-use comfy_table::{ContentArrangement, Table, presets};
+mod tool_output;
+
 use serde_json::Value;
-use tool::{Mode, Refusal, RuleRef, ToolDefinition, ToolResult};
+use tool::{Mode, Refusal, RefusalCode, RiskLevel, RuleRef, ToolDefinition, ToolResult};
 
 use crate::cli::JsonArgs;
 use crate::exit::{CommandError, ExitKind};
+use crate::table::{Column, Table};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible,
-    escape_invisible_line, paint, print_external_text, print_message, print_result_line, print_warning,
+    escape_invisible_line, paint, print_message, print_result_line, print_warning, print_whole_line,
+    stdout_width,
 };
+use crate::units;
 
 /// Returns one line about a manifest or tool that could not be loaded.
 pub(crate) fn manifest_problem(problem: &Value) -> String {
@@ -30,12 +34,14 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
         print_warning(line);
     }
     if result.success {
-        print_output(&result.output)?;
+        tool_output::print(&result.tool_name, &result.output)?;
         if let Some(cut) = &result.metadata.truncated {
             let line = format!("cut: {} of {}; {}", cut.returned, cut.total, cut.how_to_continue);
             print_warning(line);
         }
-        for file in &result.metadata.files_touched {
+        // The output of a tool that changes one file names it.
+        let is_new = |file: &&String| result.output["path"].as_str() != Some(file.as_str());
+        for file in result.metadata.files_touched.iter().filter(is_new) {
             print_message(format!("changed {}", escape_invisible_line(file)));
         }
     } else if let Some(refusal) = &result.metadata.refusal {
@@ -52,45 +58,32 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
 
 fn result_summary(result: &ToolResult) -> String {
     let end = match (&result.metadata.refusal, result.success) {
+        (Some(refusal), _) if refusal.code == RefusalCode::ApprovalPending => {
+            "waiting for approval".to_owned()
+        }
         (Some(refusal), _) => refusal.code.to_string(),
         (None, true) => "done".to_owned(),
         (None, false) => "failed".to_owned(),
     };
-    format!("{end} · {:.1} ms · call {}", result.latency_ms, result.metadata.call_id)
+    let us = std::time::Duration::from_secs_f64(result.latency_ms.max(0.0) / 1000.0).as_micros();
+    let took = units::duration(u64::try_from(us).unwrap_or(u64::MAX));
+    format!("{end} · {took} · call {}", result.metadata.call_id)
 }
 
-fn print_output(value: &Value) -> Result<(), CommandError> {
-    if let Some(text) = value["content"].as_str() {
-        print_external_text(text)
-    } else if let Some(entries) = value["entries"].as_array().filter(|entries| is_directory_listing(entries))
-    {
-        print_table(entry_table(entries))
-    } else {
-        print_result_line(escape_invisible(&format!("{value:#}")))
-    }
-}
-
-/// Returns true if the entries are those of a directory listing. Other tools have entries too, without these
-/// fields.
-fn is_directory_listing(entries: &[Value]) -> bool {
-    !entries.is_empty() && entries.iter().all(|entry| entry["name"].is_string() && entry["kind"].is_string())
-}
-
-fn entry_table(entries: &[Value]) -> Table {
-    let mut table = plain_table();
-    for entry in entries {
-        let text = |key: &str| text_field(entry, key);
-        let size = entry["size"].as_u64().map(|size| size.to_string()).unwrap_or_default();
-        let name = match entry["target"].as_str() {
-            Some(target) => format!("{} -> {}", text("name"), escape_invisible_line(target)),
-            None => text("name"),
-        };
-        table.add_row([text("kind"), size, text("modified"), name]);
-    }
-    table
+/// Prints a call that waits for approval. It is not refused.
+fn print_pending(refusal: &Refusal) {
+    let id = escape_invisible_line(refusal.approval_id.as_deref().unwrap_or_default());
+    print_message(format!("{} {id}", paint(WARNING_STYLE, "waiting for approval")));
+    print_message(format!(
+        "{} `sinew approve {id}`, then the same call again",
+        paint(SUCCESS_STYLE, "hint:")
+    ));
 }
 
 fn print_refusal(refusal: &Refusal) {
+    if refusal.code == RefusalCode::ApprovalPending {
+        return print_pending(refusal);
+    }
     // Drops the variation selector, which only requests colour and would be printed as an escape.
     let reason = refusal.reason.replace("⚠\u{fe0f}", "⚠");
     print_message(format!("{} {}", paint(ERROR_STYLE, "refused:"), escape_invisible(&reason)));
@@ -137,18 +130,31 @@ fn print_failure(result: &ToolResult) {
 
 /// Builds a table with one line per tool.
 pub(crate) fn tool_table(definitions: &[ToolDefinition]) -> Table {
-    let mut table = plain_table();
-    table.set_header(["TOOL", "CATEGORY", "RISK", "DESCRIPTION"]);
+    let mut table = Table::default();
+    table.set_header([
+        Column::whole("TOOL"),
+        Column::optional("CATEGORY", 2),
+        Column::optional("RISK", 1),
+        Column::line("DESCRIPTION"),
+    ]);
     for definition in definitions {
         let first_line = definition.description().lines().next().unwrap_or_default();
         table.add_row([
-            definition.name().as_str(),
-            definition.category().as_str(),
-            definition.risk_level().as_str(),
-            &escape_invisible_line(first_line),
+            definition.name().as_str().to_owned(),
+            definition.category().as_str().to_owned(),
+            format_risk(definition.risk_level()),
+            escape_invisible_line(first_line),
         ]);
     }
     table
+}
+
+/// Formats a risk: high ones stand out.
+fn format_risk(risk: RiskLevel) -> String {
+    match risk {
+        RiskLevel::High => paint(WARNING_STYLE, risk),
+        RiskLevel::Low | RiskLevel::Medium => risk.to_string(),
+    }
 }
 
 /// Prints the full description of a tool.
@@ -167,8 +173,13 @@ pub(crate) fn print_tool(definition: &ToolDefinition) -> Result<(), CommandError
         definition.timeout().as_secs()
     ))?;
     print_result_line(format!("modes {} (policy may restrict them)\n", modes.join(", ")))?;
-    let mut table = plain_table();
-    table.set_header(["ARGUMENT", "TYPE", "", "DESCRIPTION"]);
+    let mut table = Table::default();
+    table.set_header([
+        Column::whole("ARGUMENT"),
+        Column::optional("TYPE", 1),
+        Column::optional("", 2),
+        Column::from("DESCRIPTION"),
+    ]);
     for parameter in definition.parameters() {
         let need = match &parameter.default {
             Some(default) if !default.is_null() => format!("default {default}"),
@@ -176,13 +187,13 @@ pub(crate) fn print_tool(definition: &ToolDefinition) -> Result<(), CommandError
             _ => "optional".to_owned(),
         };
         table.add_row([
-            &parameter.name,
-            parameter.kind.as_str(),
-            &need,
-            &escape_invisible_line(&parameter.description),
+            parameter.name.clone(),
+            parameter.kind.as_str().to_owned(),
+            need,
+            parameter.description.lines().map(escape_invisible_line).collect::<Vec<_>>().join(" "),
         ]);
     }
-    print_table(table)?;
+    print_table(&table)?;
     match definition.example() {
         Some(example) => {
             print_result_line(format!("\nexample: sinew call {} --json '{example}'", definition.name()))
@@ -191,12 +202,14 @@ pub(crate) fn print_tool(definition: &ToolDefinition) -> Result<(), CommandError
     }
 }
 
-/// Formats a mode: green for normal, yellow otherwise.
+/// Formats a mode in the colour of its meaning.
 pub(crate) fn format_mode(name: &str) -> String {
-    paint(
-        if name == Mode::Normal.as_str() { SUCCESS_STYLE } else { WARNING_STYLE },
-        escape_invisible_line(name),
-    )
+    let style = match name.parse() {
+        Ok(Mode::Normal) => SUCCESS_STYLE,
+        Ok(Mode::Lockdown) => ERROR_STYLE,
+        Ok(Mode::Alert | Mode::Degraded | Mode::Recovery) | Err(_) => WARNING_STYLE,
+    };
+    paint(style, escape_invisible_line(name))
 }
 
 /// Prints a reply as JSON, or with `show` for people.
@@ -206,7 +219,7 @@ pub(crate) fn reply(
     show: impl FnOnce(&Value) -> Result<(), CommandError>,
 ) -> Result<ExitKind, CommandError> {
     if output.json {
-        print_result_line(versioned_json(reply))?;
+        print_json(reply)?;
     } else {
         show(&reply)?;
     }
@@ -247,16 +260,19 @@ fn to_ascii_json(value: &Value) -> String {
 pub(crate) fn print_list<const COLUMNS: usize>(
     items: &[Value],
     empty: &str,
-    header: [&str; COLUMNS],
+    header: [Column; COLUMNS],
     row: impl Fn(&Value) -> [String; COLUMNS],
 ) -> Result<(), CommandError> {
     if items.is_empty() {
         print_message(empty);
         return Ok(());
     }
-    let mut table = plain_table();
-    table.set_header(header).add_rows(items.iter().map(row));
-    print_table(table)
+    let mut table = Table::default();
+    table.set_header(header);
+    for item in items {
+        table.add_row(row(item));
+    }
+    print_table(&table)
 }
 
 /// Returns a string field of a reply, with control characters made visible.
@@ -264,44 +280,14 @@ pub(crate) fn text_field(value: &Value, key: &str) -> String {
     value[key].as_str().map(escape_invisible_line).unwrap_or_default()
 }
 
-/// Formats a duration in microseconds, milliseconds or seconds.
-pub(crate) fn duration(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us} µs"),
-        1_000..1_000_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
-        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
-    }
+/// Prints a table that fits the terminal.
+pub(crate) fn print_table(table: &Table) -> Result<(), CommandError> {
+    table.lines(stdout_width()).into_iter().try_for_each(print_whole_line)
 }
 
-/// Formats a number of bytes in its largest unit.
-pub(crate) fn byte_count(bytes: u64) -> String {
-    let scaled = |unit: u64| format!("{}.{}", bytes / unit, bytes % unit * 10 / unit);
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KiB", scaled(1024)),
-        1_048_576..1_073_741_824 => format!("{} MiB", scaled(1_048_576)),
-        _ => format!("{} GiB", scaled(1_073_741_824)),
-    }
-}
-
-/// Prints a table.
-pub(crate) fn print_table(table: Table) -> Result<(), CommandError> {
-    print_result_line(table_text(table))
-}
-
-/// Returns the text of a table, without spaces at the ends of its lines.
-pub(crate) fn table_text(mut table: Table) -> String {
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.trim_fmt()
-}
-
-/// Creates a table without borders that fits the width of the terminal.
-pub(crate) fn plain_table() -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table
+/// Prints JSON with a `schema_version`.
+pub(crate) fn print_json(answer: Value) -> Result<(), CommandError> {
+    print_whole_line(versioned_json(answer))
 }
 
 #[cfg(test)]
@@ -309,15 +295,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn numbers_are_rounded_for_people() {
-        assert_eq!([duration(999), duration(1_500), duration(2_340_000)], ["999 µs", "1.5 ms", "2.3 s"]);
-        assert_eq!(
-            [byte_count(1023), byte_count(1536), byte_count(10 << 20), byte_count(5 << 30)],
-            ["1023 B", "1.5 KiB", "10.0 MiB", "5.0 GiB"]
-        );
-    }
 
     #[test]
     fn json_output_is_printable_and_equal() {

@@ -1,15 +1,26 @@
-//! Terminal output: optional colours, and no control characters from external text.
+//! Terminal output: optional colours, lines that break between words, and no control characters from external text.
+
+mod live_line;
+mod pager;
 
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+pub(crate) use live_line::{LiveLine, pause};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
+pub(crate) use pager::paged;
 pub(crate) use tool::text::{escape_invisible, escape_invisible_line};
 
 use crate::exit::CommandError;
+use crate::text_layout::wrap;
+
+/// Indentation of the continuation lines of a wrapped line.
+const HANGING: usize = 2;
+/// Narrower terminals do not exist; a smaller number means that the size is unknown.
+const MIN_WIDTH: u16 = 20;
 
 /// Green, for success.
 pub(crate) const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
@@ -22,6 +33,22 @@ pub(crate) const HEADING_STYLE: Style = Style::new().bold();
 /// Dim, for secondary information.
 pub(crate) const DIM_STYLE: Style = Style::new().dimmed();
 
+/// Returns the size of the terminal behind a stream: columns and rows. `None` if it is no terminal, or its size is unknown.
+fn terminal_size(stream: &(impl IsTerminal + AsFd)) -> Option<(usize, usize)> {
+    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok())??;
+    (size.ws_col >= MIN_WIDTH).then_some((usize::from(size.ws_col), usize::from(size.ws_row)))
+}
+
+/// Returns the width of the terminal that shows standard output, if there is one.
+pub(crate) fn stdout_width() -> Option<usize> {
+    terminal_size(&io::stdout()).map(|(columns, _)| columns)
+}
+
+/// Breaks lines between words if they exceed the width of a terminal.
+fn fit(text: &str, width: Option<usize>) -> String {
+    width.map_or_else(|| text.to_owned(), |width| wrap(text, width, HANGING).join("\n"))
+}
+
 /// Formats text in a style.
 pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
@@ -29,7 +56,17 @@ pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
 
 /// Prints a line of results to standard output. If the reader has closed it, the command ends quietly.
 pub(crate) fn print_result_line(line: impl std::fmt::Display) -> Result<(), CommandError> {
-    writeln!(anstream::stdout(), "{line}").map_err(|error| stdout_error(&error))
+    print_whole_line(fit(&line.to_string(), stdout_width()))
+}
+
+/// Prints a line that is not broken on a terminal: JSON, or a row of a table that fits already.
+pub(crate) fn print_whole_line(line: impl std::fmt::Display) -> Result<(), CommandError> {
+    let text = format!("{line}\n");
+    if pager::collect(&text) {
+        return Ok(());
+    }
+    live_line::write_above(|| anstream::stdout().write_all(text.as_bytes()))
+        .map_err(|error| stdout_error(&error))
 }
 
 /// Converts a write error of standard output into a command error.
@@ -59,7 +96,12 @@ pub(crate) fn wait_for_more(pause: Duration) -> Result<(), CommandError> {
 
 /// Prints a message to standard error. Write errors are ignored.
 pub(crate) fn print_message(line: impl std::fmt::Display) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let text =
+        format!("{}\n", fit(&line.to_string(), terminal_size(&io::stderr()).map(|(columns, _)| columns)));
+    if io::stderr().is_terminal() && pager::collect(&text) {
+        return;
+    }
+    let _ = live_line::write_above(|| anstream::stderr().write_all(text.as_bytes()));
 }
 
 /// Prints a warning to standard error.
@@ -76,6 +118,7 @@ pub(crate) fn is_interactive() -> bool {
 pub(crate) fn confirm(question: &str) -> bool {
     // Discards input typed before the prompt was shown.
     let _ = tcflush(io::stdin(), FlushArg::TCIFLUSH);
+    let _paused = pause();
     let mut out = anstream::stderr();
     let asked = write!(out, "{question} [y/N] ").and_then(|()| out.flush());
     let mut line = String::new();
@@ -89,6 +132,9 @@ pub(crate) fn print_external_text(text: &str) -> Result<(), CommandError> {
     let mut shown = if out.is_terminal() { escape_invisible(text) } else { text.to_owned() };
     if !shown.ends_with('\n') && out.is_terminal() {
         shown.push('\n');
+    }
+    if pager::collect(&shown) {
+        return Ok(());
     }
     out.write_all(shown.as_bytes()).and_then(|()| out.flush()).map_err(|error| stdout_error(&error))
 }

@@ -19,5 +19,6 @@ mod web;
 pub use introspection::{
     Internals, InternalsSource, LedgerHealth, RuntimeStatus, SelfCheckResult, ToolVerdict,
 };
+pub use model_text::renderer as model_text;
 pub use register::{ToolboxError, register};
 pub use web::{PAGE_WORKER, ProviderOptions, RobotsPolicy, WebAccess, WebOptions};

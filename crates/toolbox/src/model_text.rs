@@ -12,7 +12,7 @@ use serde_json::Value;
 use tool::result::ModelText;
 
 /// Returns the function that renders the output of a built-in tool.
-pub(crate) fn renderer(tool: &str) -> Option<ModelText> {
+pub fn renderer(tool: &str) -> Option<ModelText> {
     let render: fn(&Value) -> Option<String> = match tool {
         "read_file" => files::file_content,
         "read_output" => files::stored_output,

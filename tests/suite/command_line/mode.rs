@@ -41,10 +41,6 @@ fn lockdown_refuses_changes_until_the_operator_ends_it() {
 #[test]
 fn rejected_mode_change_reports_why() {
     let home = Home::initialised();
-    for words in [["mode", "get"].as_slice(), &["mode", "set", "ALERT"], &["lockdown"]] {
-        let absent = home.run(words).must_exit(6);
-        assert!(absent.stderr().contains("sinew serve"), "{absent}");
-    }
     let unknown = home.run(&["mode", "set", "SAFE"]).must_exit(2);
     assert!(unknown.stderr().contains("LOCKDOWN"), "the modes are listed: {unknown}");
     let daemon = Daemon::start_in(home);

@@ -36,6 +36,20 @@ fn hook_is_installed_once_beside_others_and_removed() {
     assert_eq!(left.len(), 1, "no draft is left: {left:?}");
 }
 
+#[test]
+fn installation_says_what_changes_and_how_to_undo_it() {
+    let home = Home::initialised();
+    let run = home.run_in(home.user_home(), &["hook", "install", "claude-code"]).must_exit(0);
+    for part in
+        ["not a workspace", ".env", "sinew workspace add .", "`sinew hook uninstall claude-code` undoes this"]
+    {
+        assert!(run.stderr().contains(part), "{part} is missing: {run}");
+    }
+    assert!(home.run(&["hook", "install", "claude-code"]).stderr().contains("is a workspace"));
+    home.run(&["hook", "uninstall", "claude-code"]).must_exit(0);
+    assert!(!settings(&home).exists(), "a file that the installation created is gone");
+}
+
 /// Runs the installed command exactly as the settings contain it.
 #[test]
 fn installed_hook_works() {

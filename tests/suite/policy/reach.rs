@@ -30,7 +30,7 @@ fn table_shows_exceptions_and_read_only_workspaces() {
 forbidden_paths: []
 ";
     home.configure("governance/tools.yaml", tools);
-    let table = home.run(&["policy", "reach", "--mode", "NORMAL"]).must_exit(0).stdout();
+    let table = home.run(&["policy", "reach", "--verbose", "--mode", "NORMAL"]).must_exit(0).stdout();
     for part in ["/tmp/drafts/** within workspaces (1 excepted)", "looked-at (read-only)"] {
         assert!(table.contains(part), "{part}: {table}");
     }

@@ -35,10 +35,16 @@ fn tidied(text: &str) -> String {
     text.trim_end().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Names in the `Commands:` list. A line that is indented further continues a description.
+/// Names in the `Commands:` lists, which are several in the overview. A line that is indented further continues a
+/// description.
 fn subcommands(help: &str) -> Vec<&str> {
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    let entries = list.take_while(|line| line.starts_with("  ")).filter_map(|line| line.strip_prefix("  "));
+    let mut is_list = false;
+    let entries = help.lines().filter_map(|line| {
+        if !line.starts_with(' ') && !line.is_empty() {
+            is_list = line.to_lowercase().ends_with("commands:");
+        }
+        line.strip_prefix("  ").filter(|_| is_list)
+    });
     let names =
         entries.filter(|entry| !entry.starts_with(' ')).filter_map(|entry| entry.split_whitespace().next());
     names.filter(|name| *name != "help").collect()

@@ -49,7 +49,10 @@ impl Recorder {
             refusal = *ledger_unavailable(&call.tool_name, &error);
             refusal.trace_id = Some(call.header.trace.trace_id.to_string());
         }
-        self.tally.refused.fetch_add(1, Ordering::Relaxed);
+        // A call that waits for the operator is not refused.
+        if refusal.code != RefusalCode::ApprovalPending {
+            self.tally.refused.fetch_add(1, Ordering::Relaxed);
+        }
         self.mode_watch.count_refused(call, &refusal);
         announce_refusal(call, &refusal);
         ToolResult::refused(refusal, ResultMetadata { recorded, ..metadata(call) }, call.latency_ms())

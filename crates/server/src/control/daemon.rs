@@ -10,6 +10,7 @@ use serde_json::json;
 use telemetry::{EventSubscription, FeedItem};
 
 use super::{ControlContext, pin_error};
+use crate::connected_clients::ConnectedClient;
 use crate::connection_state::ConnectionState;
 use crate::methods::status::StatusReply;
 use crate::notify::Notifier;
@@ -30,11 +31,17 @@ struct ControlStatus {
     sockets: [String; 2],
     /// Connections to all sockets, this one included.
     connections: usize,
+    /// Programs behind the other connections.
+    clients: Vec<ConnectedClient>,
     stopping: bool,
 }
 
 /// Returns the status of the daemon, with details for the operator: pid, sockets, connections.
-pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
+pub(super) fn status(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> MethodResult {
     call.params.finish()?;
     Ok(MethodReply::now(&ControlStatus {
         status: StatusReply::new(control.layer.status(), &control.limits),
@@ -44,6 +51,7 @@ pub(super) fn status(control: &ControlContext, _: &mut ConnectionState, call: Me
         pid: std::process::id(),
         sockets: control.sockets.each_ref().map(|path| path.display().to_string()),
         connections: control.connections.len(),
+        clients: control.clients.all_except(session.connection),
         stopping: control.stop.is_requested(),
     }))
 }

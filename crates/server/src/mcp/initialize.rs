@@ -38,6 +38,9 @@ pub(crate) fn initialize(
         "_meta": limits_meta(&agent.limits),
     });
     tracing::debug!(connection = session.connection, revision = handshake.revision, "mcp_initialized");
+    if let Some(entry) = &session.client_entry {
+        entry.set_name(handshake.client.as_deref());
+    }
     session.handshake = Some(handshake);
     let changes = agent.layer.tool_changes();
     Ok(MethodReply::ThenNotify(

@@ -45,7 +45,8 @@ pub(crate) enum ApprovalsCommand {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Full approval ids. Prefixes are not accepted.
+    /// Full approval ids. A prefix is not accepted: an agent that makes enough calls gets a request that begins like the
+    /// one you read.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
     /// Also grant similar calls, for a duration such as `10m` or for the `session` (the caller's connection).
@@ -93,6 +94,20 @@ pub(crate) enum PinCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
+    /// Open a worker session: a socket whose calls may use these tools only. It stays open until it is closed.
+    Open {
+        /// Name of the session, by which `sinew sessions close` finds it.
+        #[arg(long)]
+        name: String,
+        /// Tool that the session may call; repeat it for more.
+        #[arg(long = "allow", value_name = "TOOL", required = true)]
+        tools: Vec<String>,
+        /// Number of calls that each turn may make.
+        #[arg(long, value_name = "COUNT")]
+        hop_budget: Option<u32>,
+        #[command(flatten)]
+        output: JsonArgs,
+    },
     /// List open sessions with creator, permitted tools and remaining budget.
     List(JsonArgs),
     /// Close sessions: remove their sockets and cancel their running calls.

@@ -64,11 +64,14 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         output: JsonArgs,
     },
-    /// List everything that can run without approval.
+    /// Show which tools run without approval in which mode.
     Reach {
         /// Only in this mode.
         #[arg(long, value_parser = mode_parser())]
         mode: Option<Mode>,
+        /// Also show the paths, programs and hosts of each tool.
+        #[arg(long, short)]
+        verbose: bool,
         #[command(flatten)]
         output: JsonArgs,
     },

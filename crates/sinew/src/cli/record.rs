@@ -143,6 +143,9 @@ pub(crate) struct LogsArgs {
     /// Keep printing new lines.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Show only this many lines, the newest.
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) lines: Option<usize>,
     /// Earliest time: 30s, 10m, 2h or 7d ago, today, yesterday, "last night", a date, or RFC 3339.
     #[arg(long, value_parser = moment)]
     pub(crate) since: Option<Timestamp>,

@@ -13,10 +13,12 @@ use crate::cli::{ApprovalsCommand, JsonArgs};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::table::{Column, Table};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, paint, print_message,
     print_result_line,
 };
+use crate::units;
 
 pub(crate) use decisions::{approve, decide_on_terminal, deny, open_approvals_except};
 
@@ -43,20 +45,27 @@ fn show_list(approvals: &[Value]) -> Result<(), CommandError> {
         print_message("no approvals are pending");
         return Ok(());
     }
-    let mut table = render::plain_table();
-    table.set_header(["APPROVAL", "STATE", "LEFT", "RISK", "CALLER", "WHAT IT WOULD DO"]);
+    let mut table = Table::default();
+    table.set_header([
+        Column::whole("APPROVAL"),
+        Column::optional("STATE", 3),
+        Column::whole("LEFT"),
+        Column::optional("RISK", 2),
+        Column::optional("CALLER", 4),
+        Column::from("WHAT IT WOULD DO"),
+    ]);
     for approval in approvals {
         let left = approval["seconds_left"].as_u64().unwrap_or_default();
         table.add_row([
             text_field(approval, "id"),
             text_field(approval, "state"),
-            format!("{left} s"),
+            units::span(left),
             text_field(approval, "risk"),
             text_field(approval, "caller"),
             shorten_summary(&text_field(approval, "summary")),
         ]);
     }
-    render::print_table(table)?;
+    render::print_table(&table)?;
     print_message(paint(
         DIM_STYLE,
         "`sinew approvals show ID` shows the whole request; `sinew approvals watch` decides with one key",
@@ -86,7 +95,10 @@ fn show_grants(grants: &[Value]) -> Result<(), CommandError> {
     }
     for grant in grants {
         let left = grant["seconds_left"].as_u64().unwrap_or_default();
-        print_result_line(paint(HEADING_STYLE, format!("{} ({left} s left)", text_field(grant, "id"))))?;
+        print_result_line(paint(
+            HEADING_STYLE,
+            format!("{} ({} left)", text_field(grant, "id"), units::span(left)),
+        ))?;
         for line in render::items(grant, "lines") {
             print_result_line(format!("  {}", escape_for_display(line.as_str().unwrap_or_default())))?;
         }
@@ -98,10 +110,10 @@ fn show_grants(grants: &[Value]) -> Result<(), CommandError> {
 fn request_heading(listed: &ListedApproval) -> Vec<ApprovalRequestLine> {
     let waits = if listed.waiting { "the caller is waiting" } else { "the caller is not waiting" };
     let text = format!(
-        "approval {}: {}, {} s left, {waits}",
+        "approval {}: {}, {} left, {waits}",
         escape_for_display(&listed.request.id),
         escape_for_display(&listed.state),
-        listed.seconds_left
+        units::span(listed.seconds_left)
     );
     vec![ApprovalRequestLine { style: LineStyle::Muted, text }]
 }

@@ -17,7 +17,10 @@ use crate::command_context::{CommandBackend, CommandContext};
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::terminal::{DIM_STYLE, paint, print_message, print_result_line};
+use crate::terminal::{DIM_STYLE, LiveLine, WARNING_STYLE, escape_invisible_line, paint, print_message};
+
+/// Name of the command line as a client, in the status, the ledger and approval requests.
+pub(crate) const CLI_NAME: &str = "sinew CLI";
 
 pub(crate) fn run(args: CallArgs) -> Result<ExitKind, CommandError> {
     let CallArgs { words, json, deadline_ms, no_wait, approval_id, idempotency_key, skip_guardrail } = args;
@@ -34,7 +37,7 @@ pub(crate) fn run(args: CallArgs) -> Result<ExitKind, CommandError> {
         CommandBackend::Local(state) => in_this_process(&context, &state, typed_call, &options)?,
     };
     let shown = match wants_json {
-        true => print_result_line(render::versioned_json(serde_json::to_value(&result).unwrap_or_default())),
+        true => render::print_json(serde_json::to_value(&result).unwrap_or_default()),
         false => render::print_result(&result),
     };
     match shown {
@@ -73,11 +76,51 @@ fn through_daemon(
         params.insert("skip_guardrail".to_owned(), json!(true));
         context.request_control("control/execute", Value::Object(params))?
     } else {
-        context.request_agent("sinew/execute", Value::Object(params))?
+        let _line = LiveLine::start(running_text(&tool));
+        let mut waits = Waits::default();
+        context.call_tool(params, |note| waits.show(&tool, note))?
     };
     let result = serde_json::from_value(reply)
         .map_err(|error| CommandError::failed(format!("the daemon's answer cannot be read: {error}")))?;
     Ok((result, wants_json))
+}
+
+/// Returns the live line of a running call.
+fn running_text(tool: &str) -> String {
+    format!("{} is running · Ctrl-C cancels", escape_invisible_line(tool))
+}
+
+/// Progress of a call in the live line. The first note of a wait for approval also leaves a message with the whole id.
+#[derive(Default)]
+struct Waits {
+    approval_id: Option<String>,
+}
+
+impl Waits {
+    fn show(&mut self, tool: &str, note: &Value) {
+        let text = |pointer: &str| note.pointer(pointer).and_then(Value::as_str).map(escape_invisible_line);
+        let number = |pointer: &str| note.pointer(pointer).and_then(Value::as_u64);
+        let shown = escape_invisible_line(tool);
+        let is_approved = note.pointer("/_meta/sinew~1data/approved") == Some(&Value::Bool(true));
+        match (text("/_meta/sinew~1data/approval_id"), number("/_meta/sinew~1share/done")) {
+            (Some(_), _) if is_approved => LiveLine::set_text(running_text(tool)),
+            (Some(id), _) => {
+                if std::io::stderr().is_terminal() && self.approval_id.as_ref() != Some(&id) {
+                    let line = format!("approval {id}: `sinew approvals watch` shows and decides it");
+                    print_message(paint(WARNING_STYLE, line));
+                }
+                self.approval_id = Some(id);
+                LiveLine::set_text(format!("{shown} waits for approval · Ctrl-C cancels"));
+            }
+            (None, Some(done)) => {
+                LiveLine::set_progress(&shown, done, number("/_meta/sinew~1share/total").unwrap_or(0));
+            }
+            (None, None) => {
+                let message = text("/message").unwrap_or_default();
+                LiveLine::set_text(format!("{shown}: {message} · Ctrl-C cancels"));
+            }
+        }
+    }
 }
 
 fn in_this_process(
@@ -111,6 +154,7 @@ fn in_this_process(
         idempotency_key,
         ..embedded_request(context, tool, arguments)
     };
+    let line = LiveLine::start(running_text(&request.tool_name));
     let result = runtime.block_on(async {
         // Requests left open by earlier calls are not decided here: only this call's request is.
         let others = approvals::open_approvals_except(&layer, options.approval_id.as_deref()).await;
@@ -120,6 +164,7 @@ fn in_this_process(
             never = approvals::decide_on_terminal(&layer, others), if approval_mode == ApprovalMode::Wait => match never {},
         }
     });
+    drop(line);
     // Do not wait for threads: one blocked in a dead network mount would keep the command from exiting.
     runtime.shutdown_background();
     Ok((result, wants_json))
@@ -130,7 +175,7 @@ pub(crate) fn embedded_request(context: &CommandContext, tool_name: String, argu
     CallRequest {
         tool_name,
         arguments,
-        caller: caller("sinew call"),
+        caller: caller(CLI_NAME),
         trace: TraceContext::root(),
         deadline: None,
         cwd: Some(context.folder().to_owned()),

@@ -7,7 +7,9 @@ use crate::command::pin::PinSource;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render::{self, text_field};
+use crate::table::Column;
 use crate::terminal::{escape_invisible_line, print_result_line};
+use crate::units;
 
 pub(crate) fn run(command: CallersCommand) -> Result<ExitKind, CommandError> {
     match command {
@@ -18,15 +20,21 @@ pub(crate) fn run(command: CallersCommand) -> Result<ExitKind, CommandError> {
 
 fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let reply = CommandContext::from_environment()?.request_control("control/callers.list", json!({}))?;
-    let header = ["CALLER", "CLIENT", "SINCE", "SECONDS LEFT", "REASON"];
+    let header = [
+        Column::whole("CALLER"),
+        Column::optional("CLIENT", 2),
+        Column::optional("SINCE", 1),
+        Column::whole("LEFT"),
+        Column::from("REASON"),
+    ];
     render::reply(output, reply, |reply| {
         let suspended = render::items(reply, "suspended");
         render::print_list(suspended, "no caller is suspended", header, |suspended| {
             [
                 text_field(suspended, "id"),
                 text_field(&suspended["caller"], "client"),
-                text_field(suspended, "since"),
-                suspended["seconds_left"].to_string(),
+                units::local_time_text(suspended["since"].as_str().unwrap_or_default()),
+                units::span(suspended["seconds_left"].as_u64().unwrap_or_default()),
                 text_field(suspended, "reason"),
             ]
         })

@@ -22,6 +22,7 @@ use crate::exit::{CommandError, ExitKind};
 use crate::host_table;
 use crate::manifests;
 use crate::message_limit;
+use crate::render;
 use crate::reserved_folders;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line,
@@ -153,7 +154,12 @@ impl CheckReport {
             Ok(warnings) => self.warnings.extend(warnings),
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
-        self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied()));
+        // A host's tool that is judged by the entry of a registered tool may lack the arguments that the entry is for.
+        let has_own_entry = |one: &&ToolDefinition| {
+            let name = one.name().as_str();
+            registry.get(name).is_none_or(|known| std::ptr::eq(known.definition().as_ref(), *one))
+        };
+        self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied().filter(has_own_entry)));
         let all = definitions.into_iter().chain(from_manifests.iter().copied());
         self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
     }
@@ -220,7 +226,7 @@ impl CheckReport {
         let exit = if errors.is_empty() { ExitKind::Done } else { ExitKind::BadConfiguration };
         if output.json {
             let list = |found: &[DocumentError]| found.iter().map(error_json).collect::<Vec<Value>>();
-            print_result_line(json!({"schema_version": 1, "ok": exit == ExitKind::Done,
+            render::print_json(json!({"ok": exit == ExitKind::Done,
                 "errors": list(&errors), "warnings": list(&self.warnings)}))?;
             return Ok(exit);
         }

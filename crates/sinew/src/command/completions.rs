@@ -5,11 +5,14 @@
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 
-use clap::CommandFactory;
 use clap_complete::engine::{CompletionCandidate, ValueCompleter};
 use clap_complete::env::Shells;
 
-use crate::cli::{Cli, CompletionsArgs};
+use crate::cli::{self, CompletionsArgs};
+use serde_json::Value;
+use tool::ToolDefinition;
+
+use crate::command::tools;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::print_external_text;
@@ -44,7 +47,7 @@ pub(crate) fn handle_completion_request() -> bool {
     words.remove(0);
     let shells = Shells::builtins();
     let Some(shell) = shell.to_str().and_then(|name| shells.completer(name)) else { return true };
-    let mut command = Cli::command();
+    let mut command = cli::command();
     command.build();
     let mut answer = Vec::new();
     let folder = std::env::current_dir().ok();
@@ -66,42 +69,96 @@ pub(crate) enum ToolNameCompleter {
 
 impl ValueCompleter for ToolNameCompleter {
     fn complete(&self, current: &OsStr) -> Vec<CompletionCandidate> {
-        if matches!(self, ToolNameCompleter::NameThenArguments) && has_tool_name(std::env::args_os()) {
-            return Vec::new();
-        }
         let tools = CommandContext::from_environment()
             .and_then(|context| context.definitions_without_waiting())
             .unwrap_or_default();
-        let begins = |name: &str| current.to_str().is_some_and(|typed| name.starts_with(typed));
-        let schema_checked = tools.iter().filter(|tool| begins(tool.name().as_str()));
-        schema_checked
-            .map(|tool| {
-                let first = tool.description().lines().next().unwrap_or_default();
-                CompletionCandidate::new(tool.name().as_str()).help(Some(first.to_owned().into()))
-            })
-            .collect()
+        let typed = current.to_str().unwrap_or_default();
+        let words = typed_words(std::env::args_os());
+        match (self, words.split_first()) {
+            (ToolNameCompleter::NameThenArguments, Some((tool, given))) => {
+                tools::find_tool(&tools, tool).map(|tool| arguments(tool, given, typed)).unwrap_or_default()
+            }
+            _ => names(&tools, typed),
+        }
     }
 }
 
-/// Returns true if a tool name precedes the word being typed. The words are: this program, `--`, `sinew`, the
-/// command, then the arguments.
-fn has_tool_name(words: impl IntoIterator<Item = OsString>) -> bool {
-    let mut between: Vec<OsString> = words.into_iter().skip(4).collect();
+fn names(tools: &[ToolDefinition], typed: &str) -> Vec<CompletionCandidate> {
+    let fitting = tools.iter().filter(|tool| tool.name().as_str().starts_with(typed));
+    fitting
+        .map(|tool| {
+            let first = tool.description().lines().next().unwrap_or_default();
+            CompletionCandidate::new(tool.name().as_str()).help(Some(first.to_owned().into()))
+        })
+        .collect()
+}
+
+/// Returns the arguments of a tool that were not given yet, as `name=`; after it, the values that its schema lists.
+fn arguments(tool: &ToolDefinition, given: &[String], typed: &str) -> Vec<CompletionCandidate> {
+    let is_given = |name: &str| given.iter().any(|word| word.split('=').next() == Some(name));
+    let mut found = Vec::new();
+    for parameter in tool.parameters() {
+        let begun = format!("{}=", parameter.name);
+        let values = parameter.schema.get("enum").and_then(Value::as_array);
+        match values.filter(|_| typed.starts_with(&begun)) {
+            Some(values) => {
+                let values = values.iter().filter_map(Value::as_str).map(|value| format!("{begun}{value}"));
+                found.extend(values.filter(|value| value.starts_with(typed)).map(CompletionCandidate::new));
+            }
+            None if begun.starts_with(typed) && !is_given(&parameter.name) => {
+                let first = parameter.description.lines().next().unwrap_or_default();
+                found.push(CompletionCandidate::new(begun).help(Some(first.to_owned().into())));
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+/// Returns the words between the command and the word being typed, without options. All words are: this program, `--`,
+/// `sinew`, the command, then the arguments.
+fn typed_words(words: impl IntoIterator<Item = OsString>) -> Vec<String> {
+    let mut between: Vec<String> =
+        words.into_iter().skip(4).map(|word| word.to_string_lossy().into_owned()).collect();
     between.pop();
-    between.iter().any(|word| !word.to_string_lossy().starts_with('-'))
+    between.retain(|word| !word.starts_with('-'));
+    between
 }
 
 #[cfg(test)]
 mod tests {
+    use tool::definition::{ParameterType, ToolParameter};
+    use tool::{Category, RiskLevel, ToolSpec};
+
     use super::*;
 
     #[test]
-    fn tool_name_is_completed_only_once() {
-        let check = |line: &str, expect: bool| {
-            assert_eq!(has_tool_name(line.split(' ').map(OsString::from)), expect, "{line}");
+    fn words_before_the_typed_one_are_found() {
+        let check = |line: &str, expect: &[&str]| {
+            assert_eq!(typed_words(line.split(' ').map(OsString::from)), expect, "{line}");
         };
-        check("sinew -- sinew call re", false);
-        check("sinew -- sinew call --json re", false);
-        check("sinew -- sinew call read_file pa", true);
+        check("sinew -- sinew call re", &[]);
+        check("sinew -- sinew call --json re", &[]);
+        check("sinew -- sinew call read_file path=a st", &["read_file", "path=a"]);
+    }
+
+    #[test]
+    fn arguments_and_their_values_come_from_the_schema() {
+        let mut spec = ToolSpec::new("t", "d", Category::READ_ONLY, RiskLevel::Low);
+        let mut runner = ToolParameter::new("runner", ParameterType::String, "");
+        runner.schema.insert("enum".to_owned(), serde_json::json!(["auto", "cargo"]));
+        spec.parameters = vec![ToolParameter::new("path", ParameterType::String, ""), runner];
+        let tool = spec.check().unwrap();
+        let check = |given: &[&str], typed: &str, expect: &[&str]| {
+            let given: Vec<String> = given.iter().map(ToString::to_string).collect();
+            let found = arguments(&tool, &given, typed);
+            let found: Vec<_> =
+                found.iter().map(|one| one.get_value().to_string_lossy().into_owned()).collect();
+            assert_eq!(found, expect, "{given:?} {typed}");
+        };
+        check(&[], "", &["path=", "runner="]);
+        check(&["path=a"], "", &["runner="]);
+        check(&[], "runner=c", &["runner=cargo"]);
+        check(&[], "x", &[]);
     }
 }

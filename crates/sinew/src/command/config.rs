@@ -14,7 +14,8 @@ use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::setting_sources::{self, SettingOrigin, SettingRow};
-use crate::terminal::{escape_invisible_line, print_result_line};
+use crate::table::Table;
+use crate::terminal::escape_invisible_line;
 
 pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
     match command {
@@ -38,12 +39,10 @@ fn show(args: &ConfigShowArgs) -> Result<ExitKind, CommandError> {
         let settings: Vec<Value> = rows.iter().map(as_json).collect();
         let policy: Vec<Value> =
             policy.iter().map(|(name, from)| json!({"name": name, "file": from})).collect();
-        print_result_line(render::versioned_json(
-            json!({"file": file, "settings": settings, "policy": policy}),
-        ))?;
+        render::print_json(json!({"file": file, "settings": settings, "policy": policy}))?;
         return Ok(ExitKind::Done);
     }
-    let mut table = render::plain_table();
+    let mut table = Table::default();
     for row in &rows {
         let value = row
             .value
@@ -58,7 +57,7 @@ fn show(args: &ConfigShowArgs) -> Result<ExitKind, CommandError> {
         let from = from.as_deref().map_or_else(|| "built in".to_owned(), |path| path.display().to_string());
         table.add_row([format!("governance/{name}"), escape_invisible_line(&from)]);
     }
-    render::print_table(table)?;
+    render::print_table(&table)?;
     Ok(ExitKind::Done)
 }
 

@@ -3,13 +3,13 @@
 
 mod demo_home;
 
-use comfy_table::Table;
 use serde_json::Value;
 
 use crate::command::demo::demo_home::DemoHome;
 use crate::command::ledger::{record_outcome, record_subject};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::table::Table;
 use crate::terminal::{DIM_STYLE, HEADING_STYLE, SUCCESS_STYLE, paint, print_result_line};
 
 /// Command line after `sinew`, with the exit code that the demo expects.
@@ -69,7 +69,7 @@ pub(crate) fn run() -> Result<ExitKind, CommandError> {
     run_step(&demo_home, LOCKDOWN)?;
     print_title("Every call is in the ledger, each line sealed to the one before")?;
     let records = demo_home.records()?;
-    render::print_table(record_table(&records))?;
+    render::print_table(&record_table(&records))?;
     print_title("A changed, moved or truncated line is detected")?;
     demo_home.show_command(&["ledger", "verify"], ExitKind::Done)?;
     print_title("A trace shows where a call spent its time")?;
@@ -99,7 +99,7 @@ fn last_completed_call(records: &[Value], tool: &str) -> String {
 }
 
 fn record_table(records: &[Value]) -> Table {
-    let mut table = render::plain_table();
+    let mut table = Table::default();
     table.set_header(["SEQ", "KIND", "SUBJECT", "OUTCOME", "SEAL"]);
     for record in records {
         let text = |key: &str| record[key].as_str().unwrap_or_default().to_owned();

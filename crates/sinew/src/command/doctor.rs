@@ -7,36 +7,48 @@ mod network;
 
 use serde_json::{Value, json};
 
-use crate::cli::JsonArgs;
+use crate::cli::DoctorArgs;
 use crate::command::check;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint, print_result_line,
+    DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint,
+    print_message, print_result_line,
 };
+use crate::units;
 
-pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
+    let rows = checks(&context)?;
+    let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
+    match args.output.json {
+        true => render::print_json(json!({"ok": is_sound, "checks": rows_json(&rows)}))?,
+        false => show(&rows, args.verbose)?,
+    }
+    Ok(if is_sound { ExitKind::Done } else { ExitKind::Failed })
+}
+
+/// Runs all checks.
+fn checks(context: &CommandContext) -> Result<Vec<Row>, CommandError> {
+    let _line = LiveLine::start("checking the installation");
     let settings = context.settings().unwrap_or_default();
-    let mut rows = machine::sandbox(&context)?;
-    rows.extend(machine::folders(&context));
-    rows.extend(daemon::sockets(&context));
-    let usable = daemon::load_manifests(&context);
-    let checked = check::check_configuration(&context);
-    rows.extend(daemon::configuration(&context, &usable, &checked));
+    let mut rows = machine::sandbox(context)?;
+    rows.extend(machine::folders(context));
+    rows.extend(daemon::sockets(context));
+    let usable = daemon::load_manifests(context);
+    let checked = check::check_configuration(context);
+    rows.extend(daemon::configuration(context, &usable, &checked));
     rows.extend(machine::programs());
     let refused = checked.as_ref().map_or(&[][..], |report| &report.refused_services);
     rows.extend(network::services(&settings, refused));
     rows.extend(network::keys(&settings, usable.as_ref().map_or(&[], |(_, usable)| usable)));
-    let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
-    match output.json {
-        true => {
-            print_result_line(render::versioned_json(json!({"ok": is_sound, "checks": rows_json(&rows)})))?
-        }
-        false => show(&rows)?,
-    }
-    Ok(if is_sound { ExitKind::Done } else { ExitKind::Failed })
+    Ok(rows)
+}
+
+/// Returns the checks as JSON, for a bug report.
+pub(crate) fn report(context: &CommandContext) -> Result<Value, CommandError> {
+    checks(context).map(|rows| json!({"checks": rows_json(&rows)}))
 }
 
 /// Returns the rows as JSON with secrets masked, because this output is meant to be shared.
@@ -50,37 +62,45 @@ fn rows_json(rows: &[Row]) -> Vec<Value> {
     rows.iter().map(row).collect()
 }
 
-fn show(rows: &[Row]) -> Result<(), CommandError> {
-    let mut area = "";
+/// Prints one line for each area, then whatever did not pass in it; with `verbose`, every check.
+fn show(rows: &[Row], verbose: bool) -> Result<(), CommandError> {
+    let mut areas: Vec<&str> = Vec::new();
     for row in rows {
-        let title = if row.area == area { "" } else { row.area };
-        area = row.area;
-        let (colour, mark) = match row.standing {
-            Standing::Good => (SUCCESS_STYLE, "✓"),
-            Standing::Note => (WARNING_STYLE, "–"),
-            Standing::Bad => (ERROR_STYLE, "✗"),
-        };
-        let found = escape_invisible_line(&row.found);
-        print_result_line(format!("{title:<14}{} {:<46} {found}", paint(colour, mark), row.what))?;
-        if let Some(remedy) = &row.remedy {
-            print_result_line(format!(
-                "{:<16}{} {}",
-                "",
-                paint(SUCCESS_STYLE, "try:"),
-                escape_invisible_line(remedy)
-            ))?;
+        // An area may begin again later in the rows.
+        if !areas.contains(&row.area) {
+            areas.push(row.area);
         }
     }
-    let bad = rows.iter().filter(|row| row.standing == Standing::Bad).count();
-    print_result_line(match bad {
+    for area in areas {
+        let of_area: Vec<&Row> = rows.iter().filter(|row| row.area == area).collect();
+        let worst = of_area.iter().map(|row| row.standing).max().unwrap_or(Standing::Good);
+        let passed = of_area.iter().filter(|row| row.standing == Standing::Good).count();
+        let passed = format!("{passed} of {} passed", units::count(of_area.len(), "check"));
+        print_result_line(format!("{} {area:<14} {passed}", worst.sign()))?;
+        for row in of_area.iter().filter(|row| verbose || row.standing != Standing::Good) {
+            let found = escape_invisible_line(&row.found);
+            print_result_line(format!("  {} {}: {found}", row.standing.sign(), row.what))?;
+            if let Some(remedy) = &row.remedy {
+                let remedy = escape_invisible_line(remedy);
+                print_result_line(format!("    {} {remedy}", paint(SUCCESS_STYLE, "try:")))?;
+            }
+        }
+    }
+    let count = |standing| rows.iter().filter(|row| row.standing == standing).count();
+    let (passed, notes, bad) = (count(Standing::Good), count(Standing::Note), count(Standing::Bad));
+    let problems = match bad {
         0 => paint(SUCCESS_STYLE, "no problems found"),
-        1 => paint(ERROR_STYLE, "1 problem found"),
-        more => paint(ERROR_STYLE, format!("{more} problems found")),
-    })
+        bad => paint(ERROR_STYLE, units::count(bad, "problem") + " found"),
+    };
+    print_result_line(format!("{problems}, {}, {passed} passed", units::count(notes, "note")))?;
+    if !verbose {
+        print_message(paint(DIM_STYLE, "`sinew doctor --verbose` shows every check"));
+    }
+    Ok(())
 }
 
 /// Severity of a check result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Standing {
     /// No problem.
     Good,
@@ -91,6 +111,15 @@ enum Standing {
 }
 
 impl Standing {
+    /// Returns the sign in front of a line.
+    fn sign(self) -> String {
+        match self {
+            Standing::Good => paint(SUCCESS_STYLE, "✓"),
+            Standing::Note => paint(WARNING_STYLE, "–"),
+            Standing::Bad => paint(ERROR_STYLE, "✗"),
+        }
+    }
+
     fn as_str(self) -> &'static str {
         match self {
             Standing::Good => "good",

@@ -26,7 +26,7 @@ pub(crate) fn run(args: ExplainArgs) -> Result<ExitKind, CommandError> {
         CommandBackend::Local(_state) => in_this_process(&context, typed_call, args.mode)?,
     };
     if wants_json {
-        print_result_line(render::versioned_json(serde_json::to_value(&explanation).unwrap_or_default()))?;
+        render::print_json(serde_json::to_value(&explanation).unwrap_or_default())?;
     } else {
         show(&explanation)?;
     }
@@ -104,14 +104,18 @@ fn show(explanation: &Explanation) -> Result<(), CommandError> {
     };
     // Several parts of one rule may have been evaluated; print the rule once.
     let mut printed: Vec<&tool::RuleRef> = Vec::new();
-    for rule in &explanation.rules {
+    let (deciding, passed): (Vec<_>, Vec<_>) =
+        decided.iter().chain(&explanation.rules).partition(|rule| decided.contains(rule));
+    for rule in deciding.into_iter().chain(passed) {
         if printed.contains(&rule) {
             continue;
         }
         printed.push(rule);
         let place = render::format_rule(rule);
-        let line = if decided.contains(rule) { place } else { paint(DIM_STYLE, format!("{place}, passed")) };
-        print_result_line(format!("  rule: {line}"))?;
+        print_result_line(match decided.contains(rule) {
+            true => format!("  rule: {place}"),
+            false => paint(DIM_STYLE, format!("  passed: {place}")),
+        })?;
     }
     for note in &explanation.notes {
         print_result_line(format!("  note: {}", escape_invisible_line(note)))?;

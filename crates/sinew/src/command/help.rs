@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use clap::CommandFactory;
 use clap::error::ErrorKind;
 use tool::text::nearest_word;
 
-use crate::cli::{Cli, HelpArgs, ManualArgs};
+use crate::cli::{self, HelpArgs, ManualArgs};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{escape_invisible_line, print_result_line};
@@ -22,6 +21,7 @@ const EXIT_CODES: &str = "\
 5  the tool timed out
 6  the command needs a daemon, and none answers
 7  the configuration cannot be used
+8  another process holds the state lock and does not answer
 
 `sinew hook` follows the contract of its host instead: 0 with one JSON object, 2 to block.";
 
@@ -29,7 +29,9 @@ const ENVIRONMENT: &str = "\
 SINEW_HOME        folder for configuration, state, logs and sockets; default: the standard folders of the system,
                   XDG_CONFIG_HOME, XDG_STATE_HOME and XDG_RUNTIME_DIR on Linux, ~/Library on macOS
 SINEW_LOG         log filter, like `log.level` in sinew.yaml: a level, or target=level pairs
-NO_COLOR          turn colours off
+NO_COLOR          turn colours off; `--color always` and CLICOLOR_FORCE turn them on
+SINEW_PAGER, PAGER
+                  program that shows output longer than the screen; empty or `cat` for none
 VISUAL, EDITOR    editor that `sinew approvals` opens to edit a call before it runs
 PATH              searched by `sinew hook install` for this program and by `sinew doctor` for other copies; tools get their own PATH
 BRAVE_API_KEY, TAVILY_API_KEY
@@ -53,7 +55,7 @@ pub(crate) fn run(args: &HelpArgs) -> Result<ExitKind, CommandError> {
 /// Prints the help of a command, as `--help` does.
 fn print_command_help(words: &[String]) -> Result<(), CommandError> {
     let typed = ["sinew"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
-    match Cli::command().try_get_matches_from(typed) {
+    match cli::command().try_get_matches_from(typed) {
         Err(shown) if shown.kind() == ErrorKind::DisplayHelp => {
             print_result_line(shown.render().ansi().to_string().trim_end())
         }
@@ -62,7 +64,7 @@ fn print_command_help(words: &[String]) -> Result<(), CommandError> {
 }
 
 fn unknown_topic(words: &[String]) -> CommandError {
-    let command = Cli::command();
+    let command = cli::command();
     let known = command.get_subcommands().map(|below| below.get_name());
     let topics = TOPICS.iter().copied();
     let near = words.first().and_then(|word| nearest_word(word, known.chain(topics)));
@@ -114,5 +116,5 @@ pub(crate) fn write_manual(args: &ManualArgs) -> Result<ExitKind, CommandError> 
 
 fn write_pages(dir: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    clap_mangen::generate_to(Cli::command().disable_help_subcommand(true), dir)
+    clap_mangen::generate_to(cli::command().disable_help_subcommand(true), dir)
 }

@@ -11,10 +11,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use comfy_table::Table;
 use ledger::{
     CallIdPrefix, ExportFormat, LedgerError, LedgerReader, LedgerRecord, RecordFilter, VerifyFinding,
-    VerifyReport, verify,
+    VerifyReport, verify_with_progress,
 };
 use serde_json::{Value, json};
 use tool::CallId;
@@ -26,10 +25,13 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::table::{Column, Table};
 use crate::terminal::{
-    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
-    print_result_line, print_warning, stdout_error, wait_for_more,
+    DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, escape_invisible, escape_invisible_line, paint,
+    print_message, print_result_line, print_warning, print_whole_line, stdout_error, stdout_width,
+    wait_for_more,
 };
+use crate::units;
 
 /// Polling interval of `--follow`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -105,9 +107,9 @@ impl LedgerFiles {
     /// Shows records and returns the sequence number of the last one.
     fn show(&self, records: &[LedgerRecord], form: RecordForm) -> Result<Option<u64>, CommandError> {
         if form.json {
-            records.iter().try_for_each(|record| print_result_line(record.line()))?;
+            records.iter().try_for_each(|record| print_whole_line(record.line()))?;
         } else if form.raw && !records.is_empty() {
-            render::print_table(record_table(records))?;
+            render::print_table(&record_table(records))?;
         } else {
             print_lines(&call_lines::call_lines(records, &self.reader))?;
         }
@@ -156,7 +158,7 @@ impl LedgerFiles {
             return Err(CommandError::failed(format!("no record of `{id}`")).with_hint("sinew ledger tail"));
         }
         if output.json {
-            found.iter().try_for_each(|record| print_result_line(record.line()))?;
+            found.iter().try_for_each(|record| print_whole_line(record.line()))?;
             return Ok(ExitKind::Done);
         }
         let call_id =
@@ -169,9 +171,9 @@ impl LedgerFiles {
                 }
                 call_page::print(&found)?;
             }
-            None => found.iter().try_for_each(|record| {
-                print_result_line(escape_invisible(&format!("{:#}", record.json())))
-            })?,
+            None => found
+                .iter()
+                .try_for_each(|record| print_whole_line(escape_invisible(&format!("{:#}", record.json()))))?,
         }
         Ok(ExitKind::Done)
     }
@@ -186,6 +188,7 @@ impl LedgerFiles {
             LedgerExportFormat::Ndjson => ExportFormat::Ndjson,
             LedgerExportFormat::Csv => ExportFormat::Csv,
         };
+        let _line = LiveLine::start("exporting records");
         let written = match file {
             None => self.reader.export(filter, form, BufWriter::new(std::io::stdout().lock())),
             Some(path) => {
@@ -214,20 +217,25 @@ fn print_lines(lines: &[call_lines::CallLine]) -> Result<(), CommandError> {
     if lines.is_empty() {
         return Ok(());
     }
-    let width = render::plain_table().width();
-    render::print_table(call_lines::table(lines, width))
+    render::print_table(&call_lines::table(lines, stdout_width()))
 }
 
 /// Returns a table with one line per record.
 fn record_table(records: &[LedgerRecord]) -> Table {
-    let mut table = render::plain_table();
-    table.set_header(["SEQ", "TIME", "KIND", "SUBJECT", "OUTCOME", "CALL"]);
+    let mut table = Table::default();
+    table.set_header([
+        Column::whole("SEQ"),
+        Column::optional("TIME", 1),
+        Column::whole("KIND"),
+        "SUBJECT".into(),
+        "OUTCOME".into(),
+        Column::whole("CALL"),
+    ]);
     for record in records {
         let body = record.json();
-        let time = record.time.strftime("%Y-%m-%d %H:%M:%S%.3f").to_string();
         table.add_row([
             &record.seq.to_string(),
-            &time,
+            &units::local_time(record.time),
             record.entry.kind(),
             &record_subject(&body),
             &record_outcome(&body),
@@ -288,18 +296,21 @@ pub(crate) fn record_outcome(record: &Value) -> String {
 
 fn verify_ledger(context: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let folder = compose::ledger_dir(context);
-    let report = verify(&folder, &compose::ledger_paths(context)).map_err(read_error(&folder))?;
+    let line = LiveLine::start("verifying the ledger");
+    let report = verify_with_progress(&folder, &compose::ledger_paths(context), &mut |done, total| {
+        LiveLine::set_progress("verifying the ledger", done, total);
+    });
+    drop(line);
+    let report = report.map_err(read_error(&folder))?;
     if output.json {
         let as_json = |found: &[VerifyFinding]| {
             let facts = |f: &VerifyFinding| json!({"file": f.file, "line": f.line, "offset": f.offset, "seq": f.seq, "what": f.what});
             found.iter().map(facts).collect::<Vec<_>>()
         };
-        print_result_line(
-            json!({"schema_version": 1, "intact": report.is_intact(), "records": report.records,
+        render::print_json(json!({"intact": report.is_intact(), "records": report.records,
             "first": report.first, "head": report.head, "segments": report.segments, "bytes": report.bytes,
             "oldest": report.oldest.map(|time| time.to_string()), "removed": report.removed,
-            "problems": as_json(&report.problems), "notices": as_json(&report.notices)}),
-        )?;
+            "problems": as_json(&report.problems), "notices": as_json(&report.notices)}))?;
     } else {
         for notice in &report.notices {
             print_warning(format!("note: {}", escape_invisible(&notice.to_string())));
@@ -328,24 +339,27 @@ fn verify_ledger(context: &CommandContext, output: JsonArgs) -> Result<ExitKind,
 /// Age of the oldest record, and the number of records removed before it. An intact remainder must not hide
 /// an erasure.
 fn reach(report: &VerifyReport) -> String {
-    let oldest = report
-        .oldest
-        .map_or_else(|| "it has no record".to_owned(), |time| format!("it reaches back to {time}"));
+    let oldest = report.oldest.map_or_else(
+        || "it has no record".to_owned(),
+        |time| format!("it reaches back to {}", units::local_time(time)),
+    );
     let removed = report.removed;
     if removed.is_empty() && report.first <= 1 {
         return format!("{oldest}; nothing was removed");
     }
     let line = format!(
-        "{oldest}; {} records in {} files ({} bytes) before that were removed",
+        "{oldest}; {} records in {} files ({}) before that were removed",
         report.first.saturating_sub(1),
         removed.segments,
-        removed.bytes
+        units::byte_count(removed.bytes)
     );
     match removed.under_pressure {
         0 => line + ", all older than the minimum age",
         young => {
-            let last =
-                removed.last_under_pressure.map(|time| format!(", last at {time}")).unwrap_or_default();
+            let last = removed
+                .last_under_pressure
+                .map(|time| format!(", last at {}", units::local_time(time)))
+                .unwrap_or_default();
             let young = format!(
                 "\n{young} of them under pressure: they held records younger than ledger.keep_at_least_days, and \
                  ledger.max_bytes was exceeded{last}"

@@ -1,6 +1,6 @@
 //! `sinew logs`: prints the daemon's log, read from its files.
 
-use std::io::IsTerminal;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use telemetry::TelemetryError;
@@ -9,7 +9,7 @@ use telemetry::log_reader::{ColourMode, LogLine, LogLineFilter, LogReader};
 use crate::cli::LogsArgs;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
-use crate::terminal::{print_result_line, wait_for_more};
+use crate::terminal::{print_result_line, print_whole_line, wait_for_more};
 
 /// Polling interval of `--follow`.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -18,10 +18,23 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let query = LogLineFilter { since: args.since, level: args.level };
     let mut reader = LogReader::open(context.home().log_dir(), query).map_err(|error| read_error(&error))?;
-    let paint = if std::io::stdout().is_terminal() { ColourMode::Ansi } else { ColourMode::Never };
     let show = |line: &LogLine| {
-        print_result_line(if args.json { line.as_json().to_owned() } else { line.format(paint) })
+        if args.json {
+            print_whole_line(line.as_json())
+        } else {
+            print_result_line(line.format(ColourMode::Ansi))
+        }
     };
+    if let Some(count) = args.lines {
+        let mut newest = VecDeque::new();
+        for line in reader.by_ref() {
+            newest.push_back(line.map_err(|error| read_error(&error))?);
+            if newest.len() > count {
+                newest.pop_front();
+            }
+        }
+        newest.iter().try_for_each(show)?;
+    }
     loop {
         for line in reader.by_ref() {
             show(&line.map_err(|error| read_error(&error))?)?;

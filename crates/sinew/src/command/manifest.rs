@@ -18,6 +18,7 @@ use strict_yaml::{Document, DocumentError};
 use crate::cli::{JsonArgs, ManifestCommand};
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
     ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, paint, print_result_line, print_warning,
 };
@@ -134,7 +135,7 @@ fn show_diagnostics(loaded: &ManifestLoadResult, output: JsonArgs) -> Result<Exi
                     "schema_version": one.schema_version().as_str(), "tools": tools})
             })
             .collect();
-        print_result_line(json!({"schema_version": 1, "ok": exit == ExitKind::Done, "manifests": manifests,
+        render::print_json(json!({"ok": exit == ExitKind::Done, "manifests": manifests,
             "diagnostics": diagnostics}))?;
         return Ok(exit);
     }

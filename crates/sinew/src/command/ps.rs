@@ -11,28 +11,63 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render::{self, text_field};
-use crate::terminal::{escape_invisible_line, print_result_line, print_warning};
+use crate::table::Column;
+use crate::terminal::{
+    DIM_STYLE, WARNING_STYLE, escape_invisible_line, paint, print_message, print_result_line, print_warning,
+};
+use crate::units;
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let reply = context.request_control("control/calls.list", json!({}))?;
     let reader = LedgerReader::new(&compose::ledger_dir(&context));
-    let header = ["CALL", "STATE", "AGE", "TOOL", "TARGET", "CALLER", "SESSION"];
+    let is_waiting = |call: &Value| call.get("approval_id").is_some();
+    let pending = match render::items(&reply, "calls").iter().any(is_waiting) {
+        true => context.request_control("control/approvals.list", json!({}))?,
+        false => Value::Null,
+    };
+    let header = [
+        Column::whole("CALL"),
+        Column::from("STATE"),
+        Column::optional("AGE", 1),
+        Column::whole("TOOL"),
+        Column::path("TARGET"),
+        Column::optional("CALLER", 2),
+        Column::optional("SESSION", 3),
+    ];
     render::reply(output, reply, |reply| {
         render::print_list(render::items(reply, "calls"), "no call is in progress", header, |call| {
             let caller = &call["caller"];
             [
                 text_field(call, "call_id"),
                 state_text(call),
-                age_text(call["age_ms"].as_u64().unwrap_or_default()),
+                units::duration(call["age_ms"].as_u64().unwrap_or_default().saturating_mul(1000)),
                 text_field(call, "tool"),
-                // The decision or the approval request names the target. A call that is still checked has neither.
-                recorded_target(&reader, &text_field(call, "call_id")).unwrap_or_default(),
+                // A call that is still checked has neither a request nor a decision, which name its target.
+                requested_target(&pending, call)
+                    .or_else(|| recorded_target(&reader, &text_field(call, "call_id")))
+                    .unwrap_or_default(),
                 caller_name(caller),
                 text_field(caller, "session"),
             ]
-        })
+        })?;
+        if !render::items(reply, "calls").is_empty() {
+            print_message(paint(
+                DIM_STYLE,
+                "`sinew cancel CALL` ends a call; `sinew approvals watch` decides those that wait",
+            ));
+        }
+        Ok(())
     })
+}
+
+/// Returns the target of a call that waits for approval, from the summary of its request.
+fn requested_target(pending: &Value, call: &Value) -> Option<String> {
+    let requests = render::items(pending, "approvals");
+    let request =
+        requests.iter().find(|request| request["id"].is_string() && request["id"] == call["approval_id"])?;
+    let summary = text_field(request, "summary");
+    summary.split_once(' ').map(|(_, target)| target.to_owned())
 }
 
 pub(crate) fn cancel(args: &CancelArgs) -> Result<ExitKind, CommandError> {
@@ -64,10 +99,10 @@ fn active_call(context: &CommandContext, prefix: &CallIdPrefix) -> Result<CallId
 /// Returns the state of a call in a few words.
 fn state_text(call: &Value) -> String {
     let state = text_field(call, "state");
-    match (call["cancelled"] == true, text_field(call, "approval_id")) {
+    match (call["cancelled"] == true, state.as_str()) {
         (true, _) => format!("{state}, ending"),
-        (false, approval) if approval.is_empty() => state,
-        (false, approval) => format!("{state} ({approval})"),
+        (false, "suspended") => paint(WARNING_STYLE, "waiting for approval"),
+        (false, _) => state,
     }
 }
 
@@ -75,34 +110,5 @@ fn caller_name(caller: &Value) -> String {
     match caller["client"].as_str() {
         Some(client) => escape_invisible_line(client),
         None => caller["uid"].as_u64().map(|uid| format!("uid {uid}")).unwrap_or_default(),
-    }
-}
-
-/// Formats an age in its most natural unit.
-fn age_text(milliseconds: u64) -> String {
-    match milliseconds / 1000 {
-        0 => format!("{milliseconds} ms"),
-        seconds @ 1..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn age_is_shown_in_its_natural_unit() {
-        for (milliseconds, expect) in [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1000, "1 s"),
-            (119_999, "119 s"),
-            (120_000, "2 min"),
-            (7_200_000, "2 h"),
-        ] {
-            assert_eq!(age_text(milliseconds), expect);
-        }
     }
 }

@@ -10,17 +10,19 @@ use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible,
+    ERROR_STYLE, HEADING_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible,
     escape_invisible_line, is_interactive, paint, print_message, print_result_line, print_warning,
 };
 
 pub(crate) fn run(args: &ReloadArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
+    let line = LiveLine::start("reading the configuration");
     let report = context.request_control("control/reload", json!({}))?;
+    drop(line);
     let is_waiting = result_of(&report) == Some("waiting");
     if args.output.json {
         let report = if args.accept && is_waiting { accept(&context, args, &report)? } else { report };
-        print_result_line(render::versioned_json(report.clone()))?;
+        render::print_json(report.clone())?;
         return Ok(exit_of(&report));
     }
     show_changes(&report)?;
@@ -123,6 +125,20 @@ fn show_change(change: &Value) -> Result<(), CommandError> {
     };
     let text = escape_invisible_line(change["description"].as_str().unwrap_or_default());
     print_result_line(format!("{sign} {text}{place}"))
+}
+
+/// Makes a running daemon read a file that a command has edited, and shows what is in effect and what waits.
+pub(crate) fn show_edit(context: &CommandContext) -> Result<(), CommandError> {
+    if !context.is_daemon_ready() {
+        return Ok(());
+    }
+    let report = context.request_control("control/reload", json!({}))?;
+    show_changes(&report)?;
+    match result_of(&report) {
+        // The daemon has read the file by itself in the meantime.
+        Some("unchanged" | "applied") => print_result_line("the running daemon has applied the change"),
+        _ => show_result(&report),
+    }
 }
 
 /// State of one change after the daemon has read the files again.

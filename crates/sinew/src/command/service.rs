@@ -122,7 +122,7 @@ fn show_status(
     };
     if as_json {
         let state = json!({"installed": installed, "up_to_date": current, "daemon_answers": answers, "manager": manager_output});
-        print_result_line(render::versioned_json(state))?;
+        render::print_json(state)?;
     } else {
         let files = match (installed, current) {
             (false, _) => "not installed; run `sinew service install` to install it",

@@ -1,4 +1,4 @@
-//! `sinew sessions`: lists and closes worker sessions. The daemon holds the sessions.
+//! `sinew sessions`: opens, lists and closes worker sessions. The daemon holds the sessions.
 
 use serde_json::{Value, json};
 
@@ -7,17 +7,48 @@ use crate::command::each;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render::{self, text_field};
-use crate::terminal::{escape_invisible_line, print_result_line};
+use crate::table::Column;
+use crate::terminal::{DIM_STYLE, escape_invisible_line, paint, print_message, print_result_line};
+use crate::units;
 
 pub(crate) fn run(command: SessionsCommand) -> Result<ExitKind, CommandError> {
     match command {
+        SessionsCommand::Open { name, tools, hop_budget, output } => open(&name, &tools, hop_budget, output),
         SessionsCommand::List(output) => list(output),
         SessionsCommand::Close { ids, output } => close(&ids, output),
     }
 }
 
+fn open(
+    name: &str,
+    tools: &[String],
+    hop_budget: Option<u32>,
+    output: JsonArgs,
+) -> Result<ExitKind, CommandError> {
+    let mut params = json!({"name": name, "allowlist": tools});
+    if let (Some(budget), Some(params)) = (hop_budget, params.as_object_mut()) {
+        params.insert("hop_budget".to_owned(), json!(budget));
+    }
+    let reply = CommandContext::from_environment()?.request_agent("sinew/session.open", params)?;
+    render::reply(output, reply, |reply| {
+        print_result_line(text_field(reply, "socket"))?;
+        let line = format!("give this socket to the worker; `sinew sessions close {name}` ends the session");
+        print_message(paint(DIM_STYLE, escape_invisible_line(&line)));
+        Ok(())
+    })
+}
+
 fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
-    let header = ["SESSION", "NAME", "OPENED BY", "SINCE", "TURNS", "CALLS", "LEFT", "TOOLS"];
+    let header = [
+        Column::whole("SESSION"),
+        Column::from("NAME"),
+        Column::optional("OPENED BY", 4),
+        Column::optional("SINCE", 3),
+        Column::optional("TURNS", 2),
+        Column::optional("CALLS", 1),
+        Column::optional("LEFT", 1),
+        Column::from("TOOLS"),
+    ];
     render::reply(output, fetch_sessions(&CommandContext::from_environment()?)?, |reply| {
         render::print_list(render::items(reply, "sessions"), "no session is open", header, |session| {
             let number = |key: &str| session[key].as_u64().unwrap_or_default().to_string();
@@ -27,7 +58,7 @@ fn list(output: JsonArgs) -> Result<ExitKind, CommandError> {
                 text_field(session, "session_id"),
                 text_field(session, "name"),
                 opener_text(session),
-                text_field(session, "since"),
+                units::local_time_text(session["since"].as_str().unwrap_or_default()),
                 number("turns"),
                 number("hops"),
                 number("hops_left"),

@@ -1,6 +1,5 @@
 //! `sinew status` and `sinew wait`: show the status of the daemon, or wait until it answers. Neither starts one.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -9,18 +8,30 @@ use crate::cli::{JsonArgs, WaitArgs};
 use crate::command_context::CommandContext;
 use crate::compose::PROJECT_DENIED;
 use crate::exit::{CommandError, ExitKind};
-use crate::render;
+use crate::render::{self, text_field};
+use crate::table::{Column, Table};
 use crate::terminal::{
-    ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_warning,
+    DIM_STYLE, ERROR_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_warning,
 };
+use crate::units;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// Maximum number of clients and of pending approvals that are named.
+const MAX_CLIENTS: usize = 8;
+const MAX_PENDING: usize = 3;
 
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let status = context.request_running_daemon("control/status", json!({}))?;
     warn_of_version_skew(&status);
-    render::reply(output, status, |status| show(status, &context.home().agent_socket()))
+    let has_pending = status.pointer("/approvals/pending").and_then(Value::as_u64).unwrap_or(0) > 0;
+    // A list that cannot be read leaves the number, which the status has.
+    let listed =
+        (has_pending && !output.json).then(|| context.request_control("control/approvals.list", json!({})));
+    let listed = listed.and_then(Result::ok).unwrap_or_default();
+    let pending: Vec<Value> =
+        render::items(&listed, "approvals").iter().filter(|one| one["state"] == "pending").cloned().collect();
+    render::reply(output, status, |status| show(status, &pending))
 }
 
 /// Waits until the daemon answers.
@@ -39,7 +50,7 @@ pub(crate) fn wait(args: &WaitArgs) -> Result<ExitKind, CommandError> {
     Ok(ExitKind::Done)
 }
 
-fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
+fn show(status: &Value, pending: &[Value]) -> Result<(), CommandError> {
     let text = |pointer: &str| match status.pointer(pointer) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -47,59 +58,106 @@ fn show(status: &Value, agent_socket: &Path) -> Result<(), CommandError> {
     };
     let calls = ["running", "done", "failed", "refused"];
     let calls = calls.map(|word| format!("{} {word}", text(&format!("/calls/{word}")))).join(", ");
-    let folders: Vec<&str> =
-        status["workspaces"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let folders = if folders.is_empty() {
-        "none; add one with `sinew workspace add DIR`".into()
-    } else {
-        folders.join("\n")
-    };
-    let mut table = render::plain_table();
-    table.add_row(["mode", &mode_text(&text)]);
-    table.add_row(["version", &text("/version")]);
-    table.add_row(["uptime", &uptime_text(status["uptime_seconds"].as_u64().unwrap_or_default())]);
-    table.add_row(["agent socket", &escape_invisible_line(&agent_socket.to_string_lossy())]);
-    table.add_row(["calls", &calls]);
-    table.add_row(["approvals", &approvals_text(&text)]);
-    table.add_row(["tools", &text("/tools")]);
-    table.add_row(["ledger", &ledger_text(&text)]);
-    table.add_row(["workspaces", &folders]);
-    if let Some(line) = descriptor_limit_text(status) {
-        table.add_row(["limits", &line]);
-    }
-    if status["proposal"].is_object() {
-        let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
-        table.add_row(["proposal", &format!("{to}: {reason}\nrun `sinew mode set {to}` to confirm it")]);
-    }
-    if status["recording"].is_object() {
-        let field = |name: &str| escape_invisible_line(&text(&format!("/recording/{name}")));
-        let line = format!(
-            "calls in {} until {}, {} permitted by it\nrun `sinew policy record --finish` to end it",
-            field("workspace"),
-            field("until"),
-            field("calls")
-        );
-        table.add_row(["recording", &paint(WARNING_STYLE, line)]);
-    }
-    if let Some(lines) = suspended_text(status) {
-        table.add_row(["suspended", &lines]);
-    }
-    let problems: Vec<&Value> = status["manifest_problems"].as_array().into_iter().flatten().collect();
-    let (projects, manifests): (Vec<&Value>, Vec<&Value>) =
-        problems.into_iter().partition(|problem| problem["code"] == PROJECT_DENIED);
-    for (row, what, problems) in
-        [("manifests", "not loaded", manifests), ("projects", "every call into them is denied", projects)]
-    {
-        if !problems.is_empty() {
-            let lines: Vec<String> = problems.into_iter().map(render::manifest_problem).collect();
-            let lines = escape_invisible(&lines.join("\n"));
-            table.add_row([row, &paint(ERROR_STYLE, format!("{what}:\n{lines}"))]);
+    let mut table = Table::default();
+    table.set_header([Column::whole(""), Column::from("")]);
+    let mut row = |name: &str, text: Option<String>| {
+        if let Some(text) = text {
+            table.add_row([paint(DIM_STYLE, name), text]);
         }
+    };
+    row("mode", Some(mode_text(&text)));
+    row("proposal", proposal_text(status, &text));
+    row("approvals", Some(approvals_text(&text, pending)));
+    row("calls", Some(calls));
+    row("clients", Some(clients_text(status)));
+    row("workspaces", Some(workspaces_text(status)));
+    row("tools", Some(text("/tools")));
+    row("ledger", Some(ledger_text(&text)));
+    row("recording", recording_text(status, &text));
+    row("suspended", suspended_text(status));
+    let problems = render::items(status, "manifest_problems").iter();
+    let (projects, manifests): (Vec<&Value>, Vec<&Value>) =
+        problems.partition(|problem| problem["code"] == PROJECT_DENIED);
+    row("manifests", problems_text("not loaded", &manifests, "sinew manifest check"));
+    row("projects", problems_text("every call into them is denied", &projects, "sinew check"));
+    row("reload", reload_text(&text));
+    row("restart", restart_text(status));
+    row("limits", descriptor_limit_text(status));
+    let uptime = units::span(status["uptime_seconds"].as_u64().unwrap_or_default());
+    row("daemon", Some(format!("version {}, pid {}, up {uptime}", text("/version"), text("/pid"))));
+    row("socket", Some(escape_invisible_line(&text("/sockets/0"))));
+    render::print_table(&table)
+}
+
+/// Returns the connected programs, one per line, without those that only serve this command.
+fn clients_text(status: &Value) -> String {
+    let clients = render::items(status, "clients");
+    let line = |client: &Value| {
+        let name = match text_field(client, "name") {
+            name if name.is_empty() => "an unnamed program".to_owned(),
+            name => name,
+        };
+        let pid = client["pid"].as_u64().map(|pid| format!(", pid {pid}")).unwrap_or_default();
+        let session = match text_field(client, "session") {
+            id if id.is_empty() => String::new(),
+            id => format!(", session {id}"),
+        };
+        let since = units::local_time_text(client["since"].as_str().unwrap_or_default());
+        format!("{name}{pid}{session}, since {since}")
+    };
+    let mut lines: Vec<String> = clients.iter().take(MAX_CLIENTS).map(line).collect();
+    if clients.len() > MAX_CLIENTS {
+        lines.push(format!("and {} more", clients.len() - MAX_CLIENTS));
     }
-    if let Some(line) = reload_text(&text) {
-        table.add_row(["reload", &line]);
+    if lines.is_empty() { "none connected".to_owned() } else { lines.join("\n") }
+}
+
+fn workspaces_text(status: &Value) -> String {
+    let folders: Vec<String> = render::items(status, "workspaces")
+        .iter()
+        .filter_map(Value::as_str)
+        .map(escape_invisible_line)
+        .collect();
+    match folders.is_empty() {
+        true => "none; `sinew workspace add DIR` adds one".to_owned(),
+        false => folders.join("\n"),
     }
-    render::print_table(table)
+}
+
+fn proposal_text(status: &Value, text: &impl Fn(&str) -> String) -> Option<String> {
+    status["proposal"].is_object().then(|| {
+        let (to, reason) = (text("/proposal/to"), escape_invisible_line(&text("/proposal/reason")));
+        format!("{}: {reason}\n`sinew mode set {to}` confirms it", render::format_mode(&to))
+    })
+}
+
+fn recording_text(status: &Value, text: &impl Fn(&str) -> String) -> Option<String> {
+    status["recording"].is_object().then(|| {
+        let field = |name: &str| escape_invisible_line(&text(&format!("/recording/{name}")));
+        let until = units::local_time_text(&text("/recording/until"));
+        let line =
+            format!("calls in {} until {until}, {} permitted by it", field("workspace"), field("calls"));
+        paint(WARNING_STYLE, line) + "\n`sinew policy record --finish` ends it"
+    })
+}
+
+/// Returns files that could not be loaded, and the command that explains them.
+fn problems_text(what: &str, problems: &[&Value], command: &str) -> Option<String> {
+    let lines = problems.iter().map(|problem| escape_invisible_line(&render::manifest_problem(problem)));
+    let lines: Vec<String> = lines.map(|line| paint(ERROR_STYLE, line)).collect();
+    (!lines.is_empty())
+        .then(|| format!("{what}:\n{}\n`{command}` shows how to correct them", lines.join("\n")))
+}
+
+/// Returns the changed settings that take effect at the next start.
+fn restart_text(status: &Value) -> Option<String> {
+    let changes = status.pointer("/reload/changes").and_then(Value::as_array).into_iter().flatten();
+    let lines: Vec<String> = changes
+        .map(|change| text_field(change, "description"))
+        .filter(|line| line.contains("at the next start"))
+        .map(|line| paint(WARNING_STYLE, line))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Describes a setting that the file descriptor limit reduces.
@@ -116,58 +174,63 @@ pub(super) fn descriptor_limit_text(status: &Value) -> Option<String> {
 fn mode_text(text: &impl Fn(&str) -> String) -> String {
     let mut lines = render::format_mode(&text("/mode"));
     let (since, reason) = (text("/mode_cause/since"), text("/mode_cause/reason"));
-    if let Ok(since) = since.parse::<jiff::Timestamp>() {
-        lines += &format!("\nsince {}: {}", since.strftime("%F %T UTC"), escape_invisible_line(&reason));
+    if !since.is_empty() {
+        let by = match text("/mode_cause/by").as_str() {
+            "" => String::new(),
+            by => format!(", by {}", escape_invisible_line(by)),
+        };
+        lines +=
+            &format!("\nsince {}{by}: {}", units::local_time_text(&since), escape_invisible_line(&reason));
     }
     match text("/mode_cause/leave_with").as_str() {
         "" => lines,
-        command => lines + &format!("\nrun `{}` to leave it", escape_invisible_line(command)),
+        command => lines + &format!("\n`{}` leaves it", escape_invisible_line(command)),
     }
 }
 
 /// Returns the suspended callers, with the reason of each and the command that ends the suspension.
 fn suspended_text(status: &Value) -> Option<String> {
     let line = |suspended: &Value| {
-        let (id, client) =
-            (render::text_field(suspended, "id"), render::text_field(&suspended["caller"], "client"));
+        let (id, client) = (text_field(suspended, "id"), text_field(&suspended["caller"], "client"));
         let name = if client.is_empty() { id.clone() } else { format!("{id} ({client})") };
-        let (left, reason) = (&suspended["seconds_left"], render::text_field(suspended, "reason"));
-        let alarm = paint(ERROR_STYLE, format!("{name} for {left} s: it alone caused {reason}"));
-        format!("{alarm}\nrun `sinew callers resume {id}` to let it call again")
+        let left = units::span(suspended["seconds_left"].as_u64().unwrap_or_default());
+        let reason = text_field(suspended, "reason");
+        let alarm = paint(ERROR_STYLE, format!("{name} for {left}: it alone caused {reason}"));
+        format!("{alarm}\n`sinew callers resume {id}` lets it call again")
     };
     let lines: Vec<String> = render::items(status, "suspended_callers").iter().map(line).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Formats the uptime in its two largest units.
-fn uptime_text(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
-        (0, ..) => format!("{hours} h {} min", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    }
-}
-
-/// Returns the number of pending approvals and whether a PIN is set.
-fn approvals_text(text: &impl Fn(&str) -> String) -> String {
+/// Returns the pending approvals, and whether a PIN is set.
+fn approvals_text(text: &impl Fn(&str) -> String, pending: &[Value]) -> String {
     let pin = if text("/approvals/pin") == "true" { "with a PIN" } else { "without a PIN" };
-    match text("/approvals/pending").as_str() {
-        "0" => format!("none pending, {pin}"),
-        pending => paint(WARNING_STYLE, format!("{pending} pending (`sinew approvals watch`), {pin}")),
+    let count = text("/approvals/pending");
+    if count == "0" {
+        return format!("none pending, {pin}");
     }
+    let mut lines = vec![paint(WARNING_STYLE, format!("{count} pending")) + &format!(", {pin}")];
+    lines.extend(pending.iter().take(MAX_PENDING).map(|approval| {
+        let left = units::span(approval["seconds_left"].as_u64().unwrap_or_default());
+        format!("{} ({left} left)", text_field(approval, "summary"))
+    }));
+    if pending.len() > MAX_PENDING {
+        lines.push(format!("and {} more", pending.len() - MAX_PENDING));
+    }
+    lines.push("`sinew approvals watch` decides them".to_owned());
+    lines.join("\n")
 }
 
 /// Returns the result of the last reload if the operator has to act on it.
 fn reload_text(text: &impl Fn(&str) -> String) -> Option<String> {
     match text("/reload/result").as_str() {
         "waiting" => Some(
-            "the changes that loosen it are not applied yet\nrun `sinew reload --accept` to review and apply them"
-                .to_owned(),
+            paint(WARNING_STYLE, "changes that loosen the configuration wait for you")
+                + "\n`sinew reload` shows them, `sinew reload --accept` applies them",
         ),
         "rejected" => Some(format!(
-            "rejected; the last valid configuration stays in effect\n{}",
+            "{}\n{}",
+            paint(ERROR_STYLE, "rejected; the last valid configuration stays in effect"),
             escape_invisible(&text("/reload/error"))
         )),
         _ => None,
@@ -184,7 +247,7 @@ fn ledger_text(text: &impl Fn(&str) -> String) -> String {
     if !["", "0"].contains(&removed.as_str()) {
         let alarm = format!(
             "{removed} files with young records were removed because ledger.max_bytes was exceeded, last at {}",
-            text("/ledger/last_removed_under_pressure")
+            units::local_time_text(&text("/ledger/last_removed_under_pressure"))
         );
         line = line + "\n" + &paint(ERROR_STYLE, alarm);
     }
@@ -203,24 +266,5 @@ fn warn_of_version_skew(status: &Value) {
         let warning =
             format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
         print_warning(warning);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_uptime_is_shown_in_days() {
-        for (seconds, expect) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min 0 s"),
-            (3_661, "1 h 1 min"),
-            (86_399, "23 h 59 min"),
-            (90 * 86_400 + 7_200, "90 d 2 h"),
-        ] {
-            assert_eq!(uptime_text(seconds), expect, "{seconds}");
-        }
     }
 }

@@ -6,13 +6,16 @@ use execution::ToolFilter;
 use serde_json::json;
 use tool::definition::ToolFormat;
 use tool::text::nearest_word;
-use tool::{Category, ToolDefinition};
+use tool::{Category, Mode, ToolDefinition};
 
 use crate::cli::{JsonArgs, ToolsCommand};
+use crate::command::policy;
 use crate::command_context::CommandContext;
+use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
-use crate::terminal::print_result_line;
+use crate::table::{Column, Table};
+use crate::terminal::{DIM_STYLE, escape_invisible_line, paint, print_message, print_result_line};
 
 pub(crate) fn run(command: ToolsCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
@@ -24,7 +27,7 @@ pub(crate) fn run(command: ToolsCommand) -> Result<ExitKind, CommandError> {
             list(&context.definitions(&ToolFilter { mode, category })?, output)
         }
         ToolsCommand::Show { name, output } => {
-            show(&context.definitions(&ToolFilter::default())?, &name, output)
+            show(&context, &context.definitions(&ToolFilter::default())?, &name, output)
         }
     }
     .map(|()| ExitKind::Done)
@@ -51,13 +54,21 @@ fn list(definitions: &[ToolDefinition], output: JsonArgs) -> Result<(), CommandE
     if output.json {
         let tools: Vec<_> =
             definitions.iter().map(|definition| ToolFormat::Native.export(definition)).collect();
-        print_result_line(json!({"schema_version": 1, "tools": tools}))
+        render::print_json(json!({"tools": tools}))
     } else {
-        render::print_table(render::tool_table(definitions))
+        render::print_table(&render::tool_table(definitions))?;
+        let line = "`sinew tools show TOOL` shows arguments, output and rights of a tool";
+        print_message(paint(DIM_STYLE, line));
+        Ok(())
     }
 }
 
-fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<(), CommandError> {
+fn show(
+    context: &CommandContext,
+    definitions: &[ToolDefinition],
+    name: &str,
+    output: JsonArgs,
+) -> Result<(), CommandError> {
     let Some(definition) = find_tool(definitions, name) else {
         let near = nearest_word(name, definitions.iter().map(|definition| definition.name().as_str()));
         let hint = near
@@ -65,8 +76,29 @@ fn show(definitions: &[ToolDefinition], name: &str, output: JsonArgs) -> Result<
         return Err(CommandError::usage(format!("there is no tool `{name}`")).with_hint(hint));
     };
     if output.json {
-        print_result_line(json!({"schema_version": 1, "tool": ToolFormat::Native.export(definition)}))
+        render::print_json(json!({"tool": ToolFormat::Native.export(definition)}))
     } else {
-        render::print_tool(definition)
+        render::print_tool(definition)?;
+        print_reach(context, definition)
     }
+}
+
+/// Prints the policy of the tool in each mode, as the configuration has it.
+fn print_reach(context: &CommandContext, definition: &ToolDefinition) -> Result<(), CommandError> {
+    let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
+    let mut table = Table::default();
+    table.set_header([Column::whole("MODE"), "WITHOUT APPROVAL".into(), "REACHES".into()]);
+    for mode in Mode::ALL {
+        let found = policy_tools::reach(&snapshot.policy, [definition], mode);
+        let (access, targets) = match found.first() {
+            None => (paint(DIM_STYLE, "no"), String::new()),
+            Some(reach) => (policy::access_text(reach), escape_invisible_line(&policy::reach_targets(reach))),
+        };
+        table.add_row([render::format_mode(mode.as_str()), access, targets]);
+    }
+    print_result_line("")?;
+    render::print_table(&table)?;
+    let line = format!("`sinew explain {} …` decides one call", definition.name());
+    print_message(paint(DIM_STYLE, line));
+    Ok(())
 }

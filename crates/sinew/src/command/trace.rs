@@ -11,17 +11,22 @@ use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
+    DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint,
+    print_result_line, print_whole_line, stdout_width,
 };
+use crate::units;
 
-const WIDTH: usize = 40;
+/// Width of the bars where there is space.
+const MAX_BAR_WIDTH: usize = 40;
+/// Columns beside a bar: the name of the stage, its duration, and the labels of a page.
+const BESIDE_BAR: usize = 44;
 
 pub(crate) fn run(args: &TraceArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let records = trace_records(&context, args.id.as_deref())?;
     if args.output.json {
         let records: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
-        print_result_line(json!({"schema_version": 1, "records": records}))?;
+        render::print_json(json!({"records": records}))?;
         return Ok(ExitKind::Done);
     }
     let calls = calls(&records);
@@ -129,23 +134,32 @@ fn stages(body: &Value) -> Vec<Bar> {
 
 /// Draws the stages of a record, one bar per line.
 pub(super) fn stage_bars(body: &Value) -> Vec<String> {
-    draw_bars(&stages(body), body.get("latency_us").and_then(Value::as_u64).unwrap_or(0), WIDTH)
+    draw_bars(&stages(body), body.get("latency_us").and_then(Value::as_u64).unwrap_or(0), bar_width())
+}
+
+/// Returns the width of a bar that fits the terminal.
+fn bar_width() -> usize {
+    stdout_width().map_or(MAX_BAR_WIDTH, |width| width.saturating_sub(BESIDE_BAR).clamp(4, MAX_BAR_WIDTH))
 }
 
 fn draw_call(call: &TraceCall, all: &[TraceCall], depth: usize) -> Result<(), CommandError> {
     let indent = "  ".repeat(depth);
-    let style = if call.outcome == "done" { SUCCESS_STYLE } else { ERROR_STYLE };
+    let style = match call.outcome.as_str() {
+        "done" => SUCCESS_STYLE,
+        "" | "approval_pending" => WARNING_STYLE,
+        _ => ERROR_STYLE,
+    };
     let end =
         if call.outcome.is_empty() { "in progress".to_owned() } else { escape_invisible_line(&call.outcome) };
-    let time = render::duration(call.latency_us);
+    let time = units::duration(call.latency_us);
     let name = paint(HEADING_STYLE, escape_invisible_line(&call.tool));
     print_result_line(format!(
         "{indent}└ {name} {} {time} {}",
         paint(style, end),
         paint(DIM_STYLE, format!("call {}", escape_invisible_line(&call.id)))
     ))?;
-    for line in draw_bars(&call.stages, call.latency_us, WIDTH) {
-        print_result_line(format!("{indent}  {line}"))?;
+    for line in draw_bars(&call.stages, call.latency_us, bar_width()) {
+        print_whole_line(format!("{indent}  {line}"))?;
     }
     // The depth limit exceeds any real trace and stops the recursion if a span is its own ancestor.
     for child in all.iter().filter(|other| depth < 16 && other.is_child_of(call)) {
@@ -180,7 +194,7 @@ fn draw_bars(bars: &[Bar], total_us: u64, width: usize) -> Vec<String> {
                 column(bar.start_us + bar.duration_us).saturating_sub(start).max(1).min(width - start);
             let rest = width - start - length;
             let line = [" ".repeat(start), "█".repeat(length), " ".repeat(rest)].concat();
-            format!("{:<16}│{line}│ {}", bar.name, render::duration(bar.duration_us))
+            format!("{:<16}│{line}│ {}", bar.name, units::duration(bar.duration_us))
         })
         .collect()
 }

@@ -125,7 +125,7 @@ fn in_this_process(
     if !dry_run && layer.approvals().pin().is_set() && source.known().is_none() {
         source.read_pin()?;
     }
-    let by = call::caller("sinew undo");
+    let by = call::caller(call::CLI_NAME);
     let undone = runtime.block_on(async {
         if dry_run {
             return Ok(server::preview_undo(layer, id).await);

@@ -1,7 +1,7 @@
 //! `sinew workspace`: adds, lists and removes the folders that callers may work in. They are stored in
 //! `sinew.yaml`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use governance::WorkspaceAccess;
@@ -19,6 +19,7 @@ use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::reserved_folders;
+use crate::table::Table;
 use crate::terminal::{escape_invisible, escape_invisible_line, print_message, print_result_line};
 use crate::workspace_list_edit::{WorkspaceItem, WorkspaceListChange, access_keyword, edit_workspace_list};
 
@@ -32,7 +33,7 @@ pub(crate) fn run(command: WorkspaceCommand) -> Result<ExitKind, CommandError> {
             };
             // Write the policy first, so that the folder is never a workspace without its policy.
             if let Some(preset) = preset {
-                preset.write(&context.folder().join(&dir))?;
+                preset.write(&context.folder().join(&dir).components().collect::<PathBuf>())?;
             }
             add(&context, &dir, access)
         }
@@ -97,19 +98,19 @@ fn list(context: &CommandContext, output: JsonArgs) -> Result<(), CommandError> 
         let item =
             |known: &WorkspaceSetting| json!({"path": known.path, "access": access_keyword(known.access)});
         let items: Vec<_> = listed.iter().map(item).collect();
-        print_result_line(json!({"schema_version": 1, "workspaces": items}))
+        render::print_json(json!({"workspaces": items}))
     } else if listed.is_empty() {
         print_message("no workspaces; add one with `sinew workspace add DIR`");
         Ok(())
     } else {
-        let mut table = render::plain_table();
+        let mut table = Table::default();
         for known in &listed {
             table.add_row([
                 escape_invisible_line(&known.path.to_string_lossy()),
                 access_keyword(known.access).to_owned(),
             ]);
         }
-        render::print_table(table)
+        render::print_table(&table)
     }
 }
 

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value};
 
 use tool::text::is_invisible;
@@ -39,14 +41,14 @@ impl ColourMode {
 /// Members that the line already shows or that only machines need.
 const OMITTED_MEMBERS: [&str; 7] = ["time", "level", "event", "message", "target", "span_id", "call_id"];
 
-/// Formats a record as `12:03:04.123 WARN  tool_call_blocked tool=write_file code=mode_denied …` and a
+/// Formats a record, with local time, as `12:03:04.123 WARN  tool_call_blocked tool=write_file code=mode_denied …` and a
 /// newline.
 pub(crate) fn format_line(record: &Map<String, Value>, colour: ColourMode) -> String {
     let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
-    let time = text("time").get(11..23).unwrap_or_default();
+    let time = local_time(text("time")).unwrap_or_default();
     let level = text("level");
     let mut line = String::with_capacity(256);
-    colour.paint(&mut line, "2", &escape_invisible(time));
+    colour.paint(&mut line, "2", &time);
     line.push(' ');
     colour.paint(&mut line, level_colour(level), &format!("{:<5}", escape_invisible(level)));
     line.push(' ');
@@ -64,6 +66,12 @@ pub(crate) fn format_line(record: &Map<String, Value>, colour: ColourMode) -> St
     }
     line.push('\n');
     line
+}
+
+/// Returns the time of day in the time zone of this machine.
+fn local_time(time: &str) -> Option<String> {
+    let time: Timestamp = time.parse().ok()?;
+    Some(time.to_zoned(TimeZone::system()).strftime("%H:%M:%S%.3f").to_string())
 }
 
 fn level_colour(level: &str) -> &'static str {

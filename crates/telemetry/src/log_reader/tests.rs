@@ -87,10 +87,15 @@ fn human_format_escapes_control_characters() {
     append(&home.path().join("sinew.log"), &format!("{text}\n"));
     let line = LogReader::open(home.path(), LogLineFilter::default()).unwrap().next().unwrap().unwrap();
     assert_eq!(line.as_json(), text);
+    let time: Timestamp = "2026-01-01T00:00:01.500Z".parse().unwrap();
+    let local = time.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S%.3f").to_string();
     assert_eq!(
         line.format(ColourMode::Never),
-        r#"00:00:01.500 WARN  tool_call_blocked tool=\u{1b}[2Jx reason="a b""#
+        format!(r#"{local} WARN  tool_call_blocked tool=\u{{1b}}[2Jx reason="a b""#)
     );
     let painted = line.format(ColourMode::Ansi);
-    assert!(painted.starts_with("\u{1b}[2m00:00:01.500") && !painted.contains("\u{1b}[2Jx"), "{painted:?}");
+    assert!(
+        painted.starts_with(&format!("\u{1b}[2m{local}")) && !painted.contains("\u{1b}[2Jx"),
+        "{painted:?}"
+    );
 }

@@ -137,10 +137,11 @@ impl DaemonConnection {
 
     fn decide(&mut self, view: &mut WatchView, id: &str, mut params: Map<String, Value>) {
         let asked = params.clone();
+        let answer = asked.get("answer").and_then(Value::as_str).unwrap_or_default().to_owned();
         params.insert("id".to_owned(), json!(id));
         params.extend(self.pin.as_ref().map(|pin| ("pin".to_owned(), json!(pin))));
         match self.request("control/approvals.decide", Value::Object(params)) {
-            Ok(reply) => view.show_decision(id, &reply, Instant::now()),
+            Ok(reply) => view.show_decision(id, &answer, &reply, Instant::now()),
             Err(error) => match (error_code(&error), &error) {
                 (Some("pin_needed"), _) => view.ask_pin(id, asked),
                 (Some("pin_wrong"), _) => {
@@ -170,11 +171,12 @@ fn edit_arguments(
     screen: &mut WatchScreen,
     id: &str,
 ) -> Result<(), CommandError> {
-    let Some(arguments) = view.editable_arguments(id) else {
-        view.set_status(
-            "the arguments contain masked secrets and cannot be edited here: deny the call with a message",
-        );
-        return Ok(());
+    let arguments = match view.editable_arguments(id) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            view.set_status(why);
+            return Ok(());
+        }
     };
     let text = escape_invisible(&serde_json::to_string_pretty(&arguments).unwrap_or_default());
     let edited = screen.suspend(|| run_editor(&text))?;

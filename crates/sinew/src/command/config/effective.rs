@@ -8,6 +8,7 @@ use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{DIM_STYLE, escape_invisible_line, paint, print_result_line};
 
 /// Widest line before its origin.
@@ -21,7 +22,7 @@ pub(super) fn show(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let files = files.into_iter().chain(curated.document().map(|document| ("guardrails.yaml", document)));
     if output.json {
         let files: Vec<Value> = files.map(|(name, document)| as_json(name, document)).collect();
-        print_result_line(json!({"schema_version": 1, "policy_hash": policy.hash(), "files": files}))?;
+        render::print_json(json!({"policy_hash": policy.hash(), "files": files}))?;
         return Ok(ExitKind::Done);
     }
     for (name, document) in files {

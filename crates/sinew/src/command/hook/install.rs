@@ -8,13 +8,17 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use server::SinewHome;
+use server::settings::WorkspaceAccessSetting;
 
 use super::DEADLINE;
 use super::settings_file::HostSettingsFile;
-use crate::cli::{InstallArgs, UninstallArgs};
-use crate::command_context::serve_error;
+use crate::cli::{HostSettingsScope, InstallArgs, UninstallArgs};
+use crate::command::workspace;
+use crate::command_context::{CommandContext, serve_error};
 use crate::exit::{CommandError, ExitKind};
-use crate::terminal::{WARNING_STYLE, paint, print_message, print_result_line};
+use crate::terminal::{
+    WARNING_STYLE, confirm, escape_invisible_line, is_interactive, paint, print_message, print_result_line,
+};
 
 /// Timeout that the host applies to the hook. It is longer than `DEADLINE`, so that the hook's own reply
 /// comes first.
@@ -51,7 +55,36 @@ pub(super) fn install(args: &InstallArgs) -> Result<ExitKind, CommandError> {
     if let Some(note) = host_settings::note(args.host) {
         print_message(note);
     }
+    report_consequences(args)?;
     Ok(ExitKind::Done)
+}
+
+/// Prints what changes for the user of the host, and how to undo it. Offers to add the current folder as a workspace.
+fn report_consequences(args: &InstallArgs) -> Result<(), CommandError> {
+    let (host, context) = (args.host.as_str(), CommandContext::from_environment()?);
+    let folder = escape_invisible_line(&context.folder().to_string_lossy());
+    print_message(format!("from now on Sinew decides each tool call of {host}:"));
+    print_message("  in a folder that is not a workspace, it may read but not change files");
+    print_message("  reading a secret such as .env or ~/.ssh is denied, also by a search or a shell command");
+    print_message(
+        "  a denied call shows the rule, and `sinew allow CALL_ID` proposes the change that permits it",
+    );
+    let is_workspace =
+        context.settings()?.workspaces.iter().any(|known| context.folder().starts_with(&known.path));
+    match is_workspace {
+        true => print_message(format!("{folder} is a workspace")),
+        false if is_interactive() && confirm(&format!("add {folder} as a workspace?")) => {
+            workspace::add(&context, Path::new("."), WorkspaceAccessSetting::ReadWrite)?;
+        }
+        false => print_message(format!("{folder} is no workspace; `sinew workspace add .` makes it one")),
+    }
+    let scope = match args.scope {
+        HostSettingsScope::User => "",
+        HostSettingsScope::Project => " --scope project",
+        HostSettingsScope::Local => " --scope local",
+    };
+    print_message(format!("`sinew hook uninstall {host}{scope}` undoes this"));
+    Ok(())
 }
 
 pub(super) fn uninstall(args: &UninstallArgs) -> Result<ExitKind, CommandError> {
@@ -61,6 +94,11 @@ pub(super) fn uninstall(args: &UninstallArgs) -> Result<ExitKind, CommandError> 
     for handler in &host_settings::handlers(args.host, Path::new("sinew"), None) {
         text = handlers::without_handlers(&text, handler)
             .ok_or_else(|| unexpected_structure(file.path(), handler.event))?;
+    }
+    if text == host_settings::empty(args.host) && file.text() != text {
+        file.remove()?;
+        print_result_line(format!("removed {}, which had nothing else", file.path().display()))?;
+        return Ok(ExitKind::Done);
     }
     write_and_report(&file, &text, "removed from")
 }

@@ -61,6 +61,20 @@ impl HostSettingsFile {
     }
 }
 
+impl HostSettingsFile {
+    /// Removes the file, which install created, unless it was changed since it was read.
+    pub(super) fn remove(&self) -> Result<(), CommandError> {
+        if read_text(&self.path)? != self.text {
+            return Err(CommandError::configuration(format!(
+                "{} was changed while this command ran",
+                self.path.display()
+            ))
+            .with_hint("run the command again"));
+        }
+        fs::remove_file(&self.path).map_err(|error| cannot_write(&self.path, &error))
+    }
+}
+
 /// Resolves symbolic links. A path that does not exist yet is returned unchanged.
 fn resolve_links(path: &Path) -> Result<PathBuf, CommandError> {
     match fs::canonicalize(path) {

@@ -1,29 +1,22 @@
 //! One line per call, from its decision, outcome, approval and refusal records; other events have a line each.
 
 use anstyle::Style;
-use comfy_table::Table;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use ledger::{LedgerReader, LedgerRecord, RecordFilter};
 use serde_json::Value;
 use tool::CallId;
 
 use super::{call_target, record_outcome, record_subject, text_field};
-use crate::render;
+use crate::table::{Column, Table};
 use crate::terminal::{DIM_STYLE, ERROR_STYLE, WARNING_STYLE, escape_invisible_line, paint};
+use crate::units;
 
 /// Kinds of records that make up a call.
 const CALL_KINDS: [&str; 5] = ["decision", "outcome", "call", "refusal", "approval"];
 /// Lengths of a short id: the time in milliseconds, then further groups if two calls share it.
 const SHORT_ID_LENGTHS: [usize; 4] = [13, 18, 23, 36];
-/// Width of a target if the output is not a terminal.
-const UNLIMITED: usize = 4096;
-/// Smallest width of a target: below it, other columns are left out.
-const MIN_TARGET_WIDTH: usize = 12;
-/// Width of a duration.
-const DURATION_WIDTH: usize = 7;
-/// Spaces between two columns.
-const GAP: usize = 2;
+/// Width below which a target stands below its tool.
+const NARROW: usize = 64;
 
 /// State of a call, or another event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,48 +156,34 @@ fn approval_text(event: &str) -> String {
     }
 }
 
-/// Returns a table of the lines that fits a terminal of this width, if that is at least 70 columns. Ids and outcomes are
-/// whole. A target loses its beginning, because its end is more informative; a narrow table has no durations and, if that is
-/// not enough, no times.
-pub(super) fn table(lines: &[CallLine], width: Option<u16>) -> Table {
-    let today = Timestamp::now().to_zoned(TimeZone::system()).date();
-    let date_of = |line: &CallLine| line.time.to_zoned(TimeZone::system()).date();
-    let (form, time_width) = match lines.iter().all(|line| date_of(line) == today) {
-        true => ("%H:%M:%S", 8),
-        false => ("%Y-%m-%d %H:%M:%S", 19),
-    };
+/// Returns a table of the lines for a terminal of this width. Ids are whole. A narrow table has the target below the tool.
+pub(super) fn table(lines: &[CallLine], width: Option<usize>) -> Table {
     let ids: Vec<&str> = lines.iter().map(|line| line.id.as_str()).collect();
     let id_width = short_id_length(&ids);
-    let widest = |text: fn(&CallLine) -> &String| lines.iter().map(|line| text(line).chars().count()).max();
-    let whole = id_width + widest(|line| &line.name).unwrap_or(0) + widest(|line| &line.outcome).unwrap_or(0);
-    let room = |other_columns: &[usize]| {
-        let others: usize = other_columns.iter().map(|width| width + GAP).sum();
-        width.map_or(UNLIMITED, |width| usize::from(width).saturating_sub(whole + 3 * GAP + others))
+    let is_narrow = width.is_some_and(|width| width < NARROW);
+    let (time, call, took) =
+        (Column::optional("TIME", 1), Column::whole("CALL"), Column::optional("TOOK", 2));
+    let mut table = Table::default();
+    match is_narrow {
+        true => table.set_header([time, call, Column::path("TOOL"), "OUTCOME".into(), took]),
+        false => table.set_header([
+            time,
+            call,
+            Column::whole("TOOL"),
+            Column::path("TARGET"),
+            Column::whole("OUTCOME"),
+            took,
+        ]),
     };
-    let with_duration = room(&[time_width, DURATION_WIDTH]) >= MIN_TARGET_WIDTH;
-    let with_time = with_duration || room(&[time_width]) >= MIN_TARGET_WIDTH;
-    let room = match (with_time, with_duration) {
-        (true, true) => room(&[time_width, DURATION_WIDTH]),
-        (true, false) => room(&[time_width]),
-        (false, _) => room(&[]),
-    };
-    let select = |time: String, others: [String; 4], duration: String| {
-        let time = with_time.then_some(time);
-        time.into_iter().chain(others).chain(with_duration.then_some(duration)).collect::<Vec<_>>()
-    };
-    let mut table = render::plain_table();
-    table.set_content_arrangement(comfy_table::ContentArrangement::Disabled);
-    let header = ["CALL", "TOOL", "TARGET", "OUTCOME"].map(str::to_owned);
-    table.set_header(select("TIME".to_owned(), header, "TOOK".to_owned()));
     for line in lines {
-        let time = line.time.to_zoned(TimeZone::system()).strftime(form).to_string();
-        let others = [
-            line.id.chars().take(id_width).collect(),
-            line.name.clone(),
-            keep_end(&line.target, room.max(MIN_TARGET_WIDTH)),
-            paint(line.state.style(), &line.outcome),
-        ];
-        table.add_row(select(time, others, line.latency_us.map(render::duration).unwrap_or_default()));
+        let mut cells = vec![units::local_time(line.time), line.id.chars().take(id_width).collect()];
+        match is_narrow {
+            true => cells.push(format!("{}\n{}", line.name, line.target).trim_end().to_owned()),
+            false => cells.extend([line.name.clone(), line.target.clone()]),
+        }
+        cells.push(paint(line.state.style(), &line.outcome));
+        cells.push(line.latency_us.map(units::duration).unwrap_or_default());
+        table.add_row(cells);
     }
     table
 }
@@ -220,14 +199,6 @@ fn short_id_length(ids: &[&str]) -> usize {
         })
     };
     SHORT_ID_LENGTHS.into_iter().find(is_unique).unwrap_or(36)
-}
-
-/// Shortens a text at its beginning.
-fn keep_end(text: &str, width: usize) -> String {
-    match text.chars().count().checked_sub(width) {
-        None | Some(0) => text.to_owned(),
-        Some(excess) => format!("…{}", text.chars().skip(excess + 1).collect::<String>()),
-    }
 }
 
 #[cfg(test)]
@@ -290,10 +261,10 @@ mod tests {
     fn lines_fit_the_terminal() {
         let mut refused = line("01a1f055-8940-719f-8be1-3a875f42bb4e");
         refused.add(2, &json!({"kind": "refusal", "code": "path_forbidden", "latency_us": 27_361}));
-        for width in [70, 80, 90, 110, 130] {
-            let text = render::table_text(table(std::slice::from_ref(&refused), Some(width)));
+        for width in [50, 70, 80, 90, 110, 130] {
+            let text = table(std::slice::from_ref(&refused), Some(width)).lines(Some(width)).join("\n");
             let text = anstream::adapter::strip_str(&text).to_string();
-            assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
             assert!(
                 text.contains("01a1f055-8940")
                     && text.contains("name.txt")

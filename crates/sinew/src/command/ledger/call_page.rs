@@ -9,26 +9,24 @@ use super::{call_target, record_outcome, text_field};
 use crate::command::trace::stage_bars;
 use crate::exit::CommandError;
 use crate::render;
+use crate::table::{Column, Table};
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible,
     escape_invisible_line, paint, print_result_line,
 };
-
-/// Width of the label column.
-const LABEL_WIDTH: usize = 10;
+use crate::units;
 
 /// Prints the page of a call from all its records, oldest first.
 pub(super) fn print(records: &[LedgerRecord]) -> Result<(), CommandError> {
     let bodies: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
     let page = CallPage { records, bodies: &bodies };
     print_result_line(page.heading())?;
+    let mut table = Table::default();
+    table.set_header([Column::whole(""), "".into()]);
     for (label, lines) in page.sections() {
-        for (number, line) in lines.iter().enumerate() {
-            let label = if number == 0 { label } else { "" };
-            print_result_line(format!("{} {line}", paint(DIM_STYLE, format!("{label:<LABEL_WIDTH$}"))))?;
-        }
+        table.add_row([paint(DIM_STYLE, label), lines.join("\n")]);
     }
-    Ok(())
+    render::print_table(&table)
 }
 
 struct CallPage<'a> {
@@ -62,7 +60,7 @@ impl CallPage<'_> {
                 (outcome, _) => (outcome.replace('_', " "), ERROR_STYLE),
             },
         };
-        let taken = self.field("latency_us").and_then(Value::as_u64).map(render::duration);
+        let taken = self.field("latency_us").and_then(Value::as_u64).map(units::duration);
         let taken = taken.map(|taken| format!(" in {taken}")).unwrap_or_default();
         let name = format!("{} {}", escape_invisible_line(tool), escape_invisible_line(&target));
         format!("{}  {}{taken}", paint(HEADING_STYLE, name.trim_end()), paint(style, text))
@@ -154,7 +152,7 @@ impl CallPage<'_> {
             .map(|file| format!("changed {}", escape_invisible_line(file)))
             .collect();
         if let Some(usage) = self.field("usage") {
-            let bytes = |key: &str| render::byte_count(usage[key].as_u64().unwrap_or(0));
+            let bytes = |key: &str| units::byte_count(usage[key].as_u64().unwrap_or(0));
             let mut parts =
                 vec![format!("{:.1} ms of processor time", usage["cpu_ms"].as_f64().unwrap_or(0.0))];
             parts.extend(

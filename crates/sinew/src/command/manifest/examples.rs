@@ -16,6 +16,7 @@ use tool::{Refusal, RefusalCode};
 use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{ERROR_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line};
 use crate::{compose, function_workers};
 use example_runs::ExampleRuns;
@@ -160,9 +161,7 @@ fn show_results(tried: &[ExampleResult], output: JsonArgs) -> Result<ExitKind, C
     let exit = if broken == 0 { ExitKind::Done } else { ExitKind::Failed };
     if output.json {
         let cases: Vec<Value> = tried.iter().map(result_json).collect();
-        print_result_line(
-            json!({"schema_version": 1, "passed": tried.len() - broken, "failed": broken, "cases": cases}),
-        )?;
+        render::print_json(json!({"passed": tried.len() - broken, "failed": broken, "cases": cases}))?;
         return Ok(exit);
     }
     for one in tried {

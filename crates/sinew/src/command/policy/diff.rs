@@ -36,10 +36,8 @@ pub(super) fn run(
     let definitions: Vec<Arc<ToolDefinition>> = snapshot.registry.definitions().cloned().collect();
     let diff = diff_policies((&before, &after), &definitions, &snapshot.workspaces);
     if output.json {
-        print_result_line(
-            json!({"schema_version": 1, "changes": diff.changes, "differences": diff.differences,
-            "undecided": diff.undecided, "judged": diff.judged}),
-        )?;
+        render::print_json(json!({"changes": diff.changes, "differences": diff.differences,
+            "undecided": diff.undecided, "judged": diff.judged}))?;
     } else {
         show(&diff)?;
     }
@@ -106,9 +104,9 @@ fn show(diff: &PolicyDiff) -> Result<(), CommandError> {
             PolicyEffect::Neutral => paint(DIM_STYLE, "neutral"),
             PolicyEffect::Loosens => paint(ERROR_STYLE, "loosens"),
         };
-        let place = difference.rule.as_ref().map(|rule| format!(" ({})", render::format_rule(rule)));
         let description = escape_invisible_line(&difference.description);
-        print_result_line(format!("  {word} {description}{}", place.unwrap_or_default()))?;
+        print_result_line(format!("  {word} {description}"))?;
+        rule_line(difference.rule.as_ref()).map_or(Ok(()), print_result_line)?;
     }
     if let Some(more) = differences.len().checked_sub(SHOWN_DIFFERENCES).filter(|more| *more > 0) {
         print_result_line(format!("  and {more} more; `--json` lists all"))?;

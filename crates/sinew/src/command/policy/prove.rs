@@ -51,7 +51,7 @@ pub(super) fn run(
     );
     let text = words.join(" ");
     if output.json {
-        print_result_line(json!({"schema_version": 1, "question": text, "exists": exists(&proof),
+        render::print_json(json!({"question": text, "exists": exists(&proof),
             "policy_hash": snapshot.policy.hash(), "witnesses": proof.witnesses, "undecided": proof.undecided,
             "choosing_programs": proof.choosing_programs, "judged": proof.judged, "assumptions": ASSUMPTIONS}))?;
     } else {
@@ -104,7 +104,7 @@ fn show(proof: &Proof, question: &str) -> Result<(), CommandError> {
         print_result_line(format!("  not named by a call: the programs that {tools} choose and start"))?;
     }
     print_result_line(paint(DIM_STYLE, "This assumes:"))?;
-    ASSUMPTIONS.iter().try_for_each(|line| print_result_line(paint(DIM_STYLE, format!("- {line}"))))
+    ASSUMPTIONS.iter().map(|text| paint(DIM_STYLE, format!("- {text}"))).try_for_each(print_result_line)
 }
 
 fn show_witness(witness: &Witness, modes: &str) -> Result<(), CommandError> {

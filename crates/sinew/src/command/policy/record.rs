@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::cli::{JsonArgs, RecordArgs};
 use crate::command::allow::{painted, unified};
 use crate::command::ledger::read_error;
-use crate::command::{init, pin};
+use crate::command::{init, pin, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
@@ -25,6 +25,7 @@ use crate::terminal::{
     DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible, escape_invisible_line,
     is_interactive, paint, print_message, print_result_line, print_warning,
 };
+use crate::units;
 
 use super::replay::definitions;
 
@@ -48,7 +49,7 @@ fn start(
         let shown = escape_invisible_line(&workspace.to_string_lossy());
         print_result_line(format!(
             "For {} calls in {shown} that only an allowlist of their tool refuses are permitted.",
-            span_text(duration)
+            units::span(duration.as_secs())
         ))?;
         let effects = preview.get("becomes_possible").and_then(Value::as_array);
         for effect in effects.into_iter().flatten().filter_map(Value::as_str) {
@@ -73,24 +74,16 @@ fn start(
         params,
     )?;
     if args.output.json {
-        print_result_line(render::versioned_json(started))?;
+        render::print_json(started)?;
     } else {
         let until = started.pointer("/recording/until").and_then(Value::as_str).unwrap_or_default();
-        print_result_line(paint(WARNING_STYLE, format!("recording until {until}")))?;
+        print_result_line(paint(
+            WARNING_STYLE,
+            format!("recording until {}", units::local_time_text(until)),
+        ))?;
         print_result_line("Run `sinew policy record --finish` to end it and to see the proposed policy.")?;
     }
     Ok(ExitKind::Done)
-}
-
-/// Returns a duration in its largest whole unit.
-fn span_text(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (number, unit) = match seconds {
-        _ if seconds.is_multiple_of(3600) => (seconds / 3600, "hour"),
-        _ if seconds.is_multiple_of(60) => (seconds / 60, "minute"),
-        _ => (seconds, "second"),
-    };
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Returns the root of the workspace to record.
@@ -115,7 +108,7 @@ fn recorded_workspace(
 fn stop(command_context: &CommandContext, output: JsonArgs) -> Result<ExitKind, CommandError> {
     let ended = command_context.request_running_daemon("control/recording.stop", json!({}))?;
     if output.json {
-        print_result_line(render::versioned_json(ended))?;
+        render::print_json(ended)?;
     } else {
         print_result_line(match ended.pointer("/recording/calls").and_then(Value::as_u64) {
             Some(calls) => format!("the recording has ended; calls that it permitted: {calls}"),
@@ -191,7 +184,7 @@ fn show_proposal(
     let (calls, refused) = (uses.len(), learned.still_refused.len());
     if args.output.json {
         let entry = |one: &policy_tools::LearnedEntry| json!({"tool": one.tool, "key": one.key, "value": one.value, "calls": one.calls});
-        return print_result_line(json!({"schema_version": 1, "calls": calls,
+        return render::print_json(json!({"calls": calls,
             "entries": learned.entries.iter().map(entry).collect::<Vec<_>>(), "text": learned.text,
             "still_refused": learned.still_refused, "forbidden_samples": learned.forbidden_samples,
             "written": written}));
@@ -213,12 +206,7 @@ fn show_proposal(
     match (written, args.apply) {
         (Some(path), is_applied) => {
             print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-            if is_applied && command_context.is_daemon_ready() {
-                print_message(
-                    "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-                );
-            }
-            Ok(())
+            if is_applied { reload::show_edit(command_context) } else { Ok(()) }
         }
         (None, _) => print_result_line(
             "Write it with `--write FILE` to review it as a file, or with `--apply` to your tools.yaml.",

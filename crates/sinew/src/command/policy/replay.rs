@@ -20,7 +20,8 @@ use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint, print_result_line,
+    DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint,
+    print_result_line,
 };
 
 /// Number of calls shown for each kind of change. All are counted.
@@ -60,10 +61,13 @@ pub(crate) fn run(
     let decisions = reader.query(&of("decision")).map_err(read_error(&folder))?;
     let refusals = reader.query(&of("refusal")).map_err(read_error(&folder))?;
     let mut tally = ReplayTally { refusals: refusals.len(), ..ReplayTally::default() };
-    for record in decisions.iter().chain(&refusals) {
+    let line = LiveLine::start("judging the recorded calls again");
+    for (done, record) in (0..).zip(decisions.iter().chain(&refusals)) {
+        LiveLine::set_progress("replay", done, (decisions.len() + refusals.len()) as u64);
         tally.add_record(record, &candidate, &snapshot);
     }
-    let mut differences = compare_policies(&snapshot.policy, &candidate, definitions);
+    drop(line);
+    let mut differences = compare_policies((&snapshot.policy, &candidate), &snapshot.workspaces, definitions);
     differences.extend(curated_map_differences(against, &snapshot)?);
     if output.json { tally.print_json(&differences) } else { tally.print_summary(&differences) }?;
     Ok(ExitKind::Done)
@@ -128,10 +132,8 @@ impl ReplayTally {
             json!({"tool": tool, "was": was, "becomes": verdict, "calls": samples.len(),
                 "samples": samples.iter().take(SAMPLES).collect::<Vec<_>>()})
         });
-        print_result_line(
-            json!({"schema_version": 1, "same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
-            "changed": changed.collect::<Vec<_>>(), "differences": differences}),
-        )
+        render::print_json(json!({"same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
+            "changed": changed.collect::<Vec<_>>(), "differences": differences}))
     }
 
     fn print_summary(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {

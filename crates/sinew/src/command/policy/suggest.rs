@@ -8,20 +8,23 @@ use governance::Policy;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
 use policy_tools::{
-    PolicyEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind, compare_policies, suggest,
+    MIN_CALLS, PolicyEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind, compare_policies,
+    suggest,
 };
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
 use crate::command::allow::{painted, unified};
-use crate::command::init;
+use crate::command::{init, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
-    DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
+    DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint,
     print_result_line,
 };
+use crate::units;
 
 use super::replay::definitions;
 
@@ -71,7 +74,8 @@ fn candidate(context: &SuggestContext<'_>, suggestion: &Suggestion) -> Option<Po
 /// Returns true if the daemon would wait for the operator before it applies the change.
 fn loosens(context: &SuggestContext<'_>, suggestion: &Suggestion) -> bool {
     let Some(changed) = candidate(context, suggestion) else { return false };
-    let differences = compare_policies(context.policy, &changed, context.definitions.iter().copied());
+    let differences =
+        compare_policies((context.policy, &changed), context.workspaces, context.definitions.iter().copied());
     differences.iter().any(|difference| difference.effect == PolicyEffect::Loosens)
 }
 
@@ -85,7 +89,7 @@ fn show_report(
     if output.json {
         let list: Vec<Value> =
             numbered().map(|(number, one)| as_json(command_context, context, number, one)).collect();
-        print_result_line(json!({"schema_version": 1, "since": context.since.to_string(),
+        render::print_json(json!({"since": context.since.to_string(),
             "calls": report.calls, "not_judged": report.not_judged, "questions": report.questions,
             "suggestions": list}))?;
         return Ok(ExitKind::Done);
@@ -93,7 +97,7 @@ fn show_report(
     let period = format!(
         "{} since {}, {} asked you",
         plural(report.calls, "call"),
-        context.since.strftime("%Y-%m-%d %H:%M"),
+        units::local_time(context.since),
         report.questions
     );
     print_result_line(match report.not_judged {
@@ -109,6 +113,11 @@ fn show_report(
         print_result_line("Write one of them with `sinew policy suggest --apply NUMBER`.")?;
     } else {
         print_result_line("No change of your files is suggested.")?;
+    }
+    if report.calls < MIN_CALLS {
+        print_result_line(format!(
+            "Unused rules are suggested from {MIN_CALLS} calls on; `--since 30d` reads more."
+        ))?;
     }
     Ok(ExitKind::Done)
 }
@@ -203,18 +212,11 @@ fn write_change(
     init::replace_unchanged(&path, context.policy.user_text(*file), text)?;
     if output.json {
         let applied = as_json(command_context, context, number, suggestion);
-        print_result_line(json!({"schema_version": 1, "written": path, "applied": applied}))?;
+        render::print_json(json!({"written": path, "applied": applied}))?;
     } else {
         print_result_line(painted(&escape_invisible(&shown)))?;
         print_result_line(format!("wrote {}", escape_invisible_line(&path.display().to_string())))?;
-    }
-    if command_context.is_daemon_ready() {
-        print_message(match loosens(context, suggestion) {
-            true => {
-                "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`"
-            }
-            false => "the running daemon applies it at once; `sinew reload` shows the result",
-        });
+        reload::show_edit(command_context)?;
     }
     Ok(ExitKind::Done)
 }

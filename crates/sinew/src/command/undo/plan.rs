@@ -1,7 +1,6 @@
 //! Calls whose changes can be undone, and the plan of undoing several of them.
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use ledger::entry::UndoEntry;
 use ledger::{LedgerEntry, LedgerReader, RecordFilter};
 use serde_json::Value;
@@ -12,7 +11,9 @@ use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::CommandError;
 use crate::render;
+use crate::table::{Column, Table};
 use crate::terminal::{ERROR_STYLE, escape_invisible_line, paint};
+use crate::units;
 
 /// Call whose recorded changes can be undone.
 pub(super) struct UndoableCall {
@@ -84,22 +85,26 @@ impl<'a> UndoPlan<'a> {
     }
 
     pub(super) fn print(&self) -> Result<(), CommandError> {
-        let mut table = render::plain_table();
-        table.set_header(["CALL", "TIME", "TOOL", "FILES"]);
+        let mut table = Table::default();
+        table.set_header([
+            Column::whole("CALL"),
+            Column::optional("TIME", 1),
+            Column::whole("TOOL"),
+            "FILES".into(),
+        ]);
         for (call, conflict) in &self.0 {
             let files: Vec<String> = call.files.iter().map(|file| escape_invisible_line(file)).collect();
             let conflict = conflict
                 .as_ref()
                 .map(|text| paint(ERROR_STYLE, format!("\nconflict: {}", escape_invisible_line(text))));
-            let time = call.time.to_zoned(TimeZone::system()).strftime("%m-%d %H:%M:%S").to_string();
             table.add_row([
                 call.id.to_string(),
-                time,
+                units::local_time(call.time),
                 escape_invisible_line(&call.tool),
                 files.join("\n") + &conflict.unwrap_or_default(),
             ]);
         }
-        render::print_table(table)
+        render::print_table(&table)
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct WatchView {
     approvals: Vec<ListedApproval>,
     /// Id of the selected request.
     selected_id: Option<String>,
+    /// Place of the selected request in the list, where the selection stays when that request is decided.
+    selected_index: usize,
     /// Time of the selection, or of the last approval key that came too early.
     selected_at: Option<Instant>,
     /// Id of the request decided last in this view. Its disappearance is expected.
@@ -79,6 +81,8 @@ enum InputMode {
     /// A rule is shown and is created if the operator confirms it.
     ConfirmRule(String, Map<String, Value>, Value),
     Reasons,
+    /// The meaning of the keys is shown.
+    Keys,
     /// The selected request disappeared without a decision in this view. Decision keys are ignored until the
     /// operator acknowledges this.
     SelectionGone,
@@ -87,13 +91,16 @@ enum InputMode {
 impl WatchView {
     /// Replaces the list of pending requests and keeps the selection if it still exists.
     pub(super) fn update_approvals(&mut self, questions: Vec<ListedApproval>, now: Instant) {
+        let place = self.approvals.iter().position(|one| Some(&one.request.id) == self.selected_id.as_ref());
+        self.selected_index = place.unwrap_or(self.selected_index);
         self.approvals = questions;
         if self.selected().is_none() {
             // `SelectionGone` lasts until the operator acknowledges it, even if the queue empties and fills
             // again.
             let is_gone = matches!(self.input_mode, InputMode::SelectionGone)
                 || (self.selected_id.is_some() && self.selected_id != self.last_decided);
-            self.select(self.approvals.first().map(|one| one.request.id.clone()), now);
+            let next = self.approvals.get(self.selected_index).or(self.approvals.last());
+            self.select(next.map(|one| one.request.id.clone()), now);
             if is_gone {
                 self.input_mode = InputMode::SelectionGone;
             }
@@ -111,24 +118,42 @@ impl WatchView {
         self.approvals.iter().find(|one| Some(&one.request.id) == self.selected_id.as_ref())
     }
 
-    pub(super) fn editable_arguments(&self, id: &str) -> Option<Map<String, Value>> {
-        self.approvals.iter().find(|one| one.request.id == id).and_then(|one| one.editable.clone())
+    /// Returns the arguments of a request that can be edited, or the reason why they cannot.
+    pub(super) fn editable_arguments(&self, id: &str) -> Result<Map<String, Value>, &'static str> {
+        let listed = self.approvals.iter().find(|one| one.request.id == id);
+        match listed.map(|one| (one.waiting, &one.editable)) {
+            None => Err("the call is no longer pending"),
+            Some((_, None)) => {
+                Err("the arguments contain masked secrets: deny the call with a message instead (m)")
+            }
+            Some((false, _)) => {
+                Err("its caller does not wait for the edit: deny the call with a message instead (m)")
+            }
+            Some((true, Some(arguments))) => Ok(arguments.clone()),
+        }
     }
 
     pub(super) fn set_status(&mut self, text: &str) {
         self.status_text = escape_for_display(text);
     }
 
-    pub(super) fn show_decision(&mut self, id: &str, reply: &Value, now: Instant) {
+    /// Shows what was decided about which call.
+    pub(super) fn show_decision(&mut self, id: &str, answer: &str, reply: &Value, now: Instant) {
+        let listed = self.approvals.iter().find(|one| one.request.id == id);
+        let what = listed.map_or_else(|| id.to_owned(), |one| one.request.summary.clone());
         (self.input_mode, self.last_decided) = (InputMode::Browse, Some(id.to_owned()));
         let text = |key: &str| reply.get(key).and_then(Value::as_str);
         match (text("grant"), text("new_request_id")) {
-            (Some(grant), _) => self.set_status(&format!("{id} is approved; rule {grant} was created")),
+            (Some(grant), _) => self.set_status(&format!("approved, and rule {grant} created: {what}")),
             (None, Some(next)) => {
-                self.set_status(&format!("{id} was edited: review it again as {next}"));
+                self.set_status(&format!("edited, review it again: {what}"));
                 self.select(Some(next.to_owned()), now);
             }
-            (None, None) => self.set_status(&format!("{id} is decided")),
+            (None, None) => self.set_status(&match answer {
+                "approve" => format!("approved: {what}"),
+                "deny" => format!("denied: {what}"),
+                _ => format!("edited, and permitted without approval: {what}"),
+            }),
         }
     }
 

@@ -4,15 +4,19 @@
 use approvals::{ApprovalRequestLine, LineStyle, escape_for_display};
 
 use super::super::super::colour_line;
-use super::layout::{reason_lines, rule_lines, truncate, wrap};
+use super::layout::{key_lines, reason_lines, rule_lines, truncate, wrap};
 use super::{DisplayProgress, InputMode, WatchView};
 use crate::terminal::{DIM_STYLE, HEADING_STYLE, WARNING_STYLE, paint};
+use crate::text_layout::keep_end;
+use crate::units;
 
 /// Minimum screen width. On a narrower screen nothing is displayed, so nothing can be approved.
 const MIN_WIDTH: usize = 20;
 /// Maximum number of requests in the list. If there are more, the list shows those around the selected one.
 const MAX_LISTED: usize = 6;
-const KEYS: [&str; 10] = [
+/// Width from which the list has room for ids.
+const WIDTH_WITH_IDS: usize = 90;
+const KEYS: [&str; 11] = [
     "a approve",
     "d deny",
     "m deny with a message",
@@ -22,11 +26,24 @@ const KEYS: [&str; 10] = [
     "x why",
     "j/k choose",
     "space scroll",
+    "? keys",
     "q quit",
 ];
 const REASONS_HELP: &str = "q returns to the request";
 const SELECTION_GONE_HELP: &str =
     "the call you were reviewing is no longer pending, and you did not decide it (escape shows the next one)";
+
+/// Shortens the summary of a call at the beginning of its path, whose end is more informative.
+fn short_summary(summary: &str, width: usize, used: usize) -> String {
+    match summary.split_once(" /") {
+        Some((tool, path)) => {
+            // `truncate` counts the sign of the cut as two columns, and leaves the last one free.
+            let space = width.saturating_sub(used + tool.chars().count() + 4);
+            format!("{tool} {}", keep_end(&format!("/{path}"), space))
+        }
+        None => summary.to_owned(),
+    }
+}
 
 impl WatchView {
     /// Returns the lines of the screen. They contain only visible characters and the colours set here.
@@ -76,8 +93,11 @@ impl WatchView {
                 let (id, summary) =
                     (escape_for_display(&one.request.id), escape_for_display(&one.request.summary));
                 let risk = one.request.risk.as_str();
+                let id = if width < WIDTH_WITH_IDS { String::new() } else { format!("{id}  ") };
+                let left = units::span(one.seconds_left);
+                let head = format!("{sign} {id}{left:>9}  {risk:6}  ");
                 let line =
-                    truncate(&format!("{sign} {id}  {:>4} s  {risk:6}  {summary}", one.seconds_left), width);
+                    truncate(&(head.clone() + &short_summary(&summary, width, head.chars().count())), width);
                 if is_chosen { paint(HEADING_STYLE, line) } else { line }
             })
             .collect();
@@ -93,6 +113,7 @@ impl WatchView {
         let text = match &self.input_mode {
             InputMode::ConfirmRule(_, _, rule) => rule_lines(rule),
             InputMode::Reasons => reason_lines(chosen),
+            InputMode::Keys => key_lines(),
             InputMode::Browse
             | InputMode::DenialMessage(_)
             | InputMode::Pin(..)
@@ -111,6 +132,7 @@ impl WatchView {
             InputMode::DenialMessage(_)
             | InputMode::Pin(..)
             | InputMode::Reasons
+            | InputMode::Keys
             | InputMode::SelectionGone => None,
         };
         if let Some(seen) = looked_at {
@@ -136,14 +158,13 @@ impl WatchView {
                 "y creates this rule and approves; space scrolls; any other key cancels".to_owned()
             }
             InputMode::SelectionGone => SELECTION_GONE_HELP.to_owned(),
-            InputMode::Reasons => REASONS_HELP.to_owned(),
+            InputMode::Reasons | InputMode::Keys => REASONS_HELP.to_owned(),
             InputMode::Browse if self.approvals.is_empty() => "q quit".to_owned(),
             InputMode::Browse => return self.key_help_lines(width),
         };
         let wrapped = wrap(&ApprovalRequestLine { style: LineStyle::Muted, text: line }, width);
-        let mut lines: Vec<String> = wrapped.iter().map(colour_line).collect();
-        lines.insert(0, paint(WARNING_STYLE, truncate(&self.status_text, width)));
-        lines
+        let lines: Vec<String> = wrapped.iter().map(colour_line).collect();
+        self.status_lines(width).into_iter().chain(lines).collect()
     }
 
     /// Returns the status line and the key help, which wraps only between keys.
@@ -160,6 +181,12 @@ impl WatchView {
             }
         }
         let keys = rows.iter().map(|row| paint(DIM_STYLE, truncate(row, width + 1)));
-        [paint(WARNING_STYLE, truncate(&self.status_text, width))].into_iter().chain(keys).collect()
+        self.status_lines(width).into_iter().chain(keys).collect()
+    }
+
+    /// Returns the notice about the last key. It has a line of its own, also if it is empty.
+    fn status_lines(&self, width: usize) -> Vec<String> {
+        let line = ApprovalRequestLine { style: LineStyle::Warning, text: self.status_text.clone() };
+        wrap(&line, width).iter().map(colour_line).collect()
     }
 }

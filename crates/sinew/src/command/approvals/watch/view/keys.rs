@@ -22,13 +22,13 @@ impl WatchView {
         match std::mem::take(&mut self.input_mode) {
             InputMode::Browse => self.handle_browse_key(key.code, now),
             // These keys return to the request. All others work as they do there.
-            InputMode::Reasons
-                if matches!(key.code, KeyCode::Char('q' | 'x') | KeyCode::Esc | KeyCode::Enter) =>
+            InputMode::Reasons | InputMode::Keys
+                if matches!(key.code, KeyCode::Char('q' | 'x' | '?') | KeyCode::Esc | KeyCode::Enter) =>
             {
                 self.scroll = 0;
                 None
             }
-            InputMode::Reasons => self.handle_browse_key(key.code, now),
+            InputMode::Reasons | InputMode::Keys => self.handle_browse_key(key.code, now),
             InputMode::SelectionGone => {
                 match key.code {
                     KeyCode::Esc | KeyCode::Enter => self.selected_at = Some(now),
@@ -90,7 +90,7 @@ impl WatchView {
 
     fn handle_browse_key(&mut self, code: KeyCode, now: Instant) -> Option<ViewAction> {
         match code {
-            KeyCode::Char('q') | KeyCode::Esc => return Some(ViewAction::Quit),
+            KeyCode::Char('q') => return Some(ViewAction::Quit),
             KeyCode::Char('a') => return self.approve(&[], now),
             KeyCode::Char('s') => return self.approve(&[("for_session", json!(true))], now),
             KeyCode::Char('t') => return self.approve(&[("for_seconds", json!(600))], now),
@@ -99,6 +99,7 @@ impl WatchView {
                 self.input_mode = InputMode::DenialMessage(String::new())
             }
             KeyCode::Char('x') => self.input_mode = InputMode::Reasons,
+            KeyCode::Char('?') => self.input_mode = InputMode::Keys,
             KeyCode::Char('e') => return self.selected().map(|one| ViewAction::Edit(one.request.id.clone())),
             KeyCode::Char('j') | KeyCode::Down => self.move_selection(1, now),
             KeyCode::Char('k') | KeyCode::Up => self.move_selection(-1, now),

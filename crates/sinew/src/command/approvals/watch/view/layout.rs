@@ -33,6 +33,28 @@ pub(super) fn reason_lines(chosen: &ListedApproval) -> Vec<ApprovalRequestLine> 
     [head].into_iter().chain(rules).chain([tail]).collect()
 }
 
+/// Keys of the view with their meaning.
+const KEY_HELP: [(&str, &str); 12] = [
+    ("a", "approve the call, once"),
+    ("s", "approve it and similar calls of this session"),
+    ("t", "approve it and similar calls for 10 minutes"),
+    ("d", "deny the call"),
+    ("m", "deny the call with a message to the model"),
+    ("e", "edit the arguments; the changed call is judged again"),
+    ("x", "show why the call needs approval"),
+    ("j k", "choose another call; the arrow keys do the same"),
+    ("space b", "scroll down and up"),
+    ("home", "scroll to the start"),
+    ("?", "show or leave this list"),
+    ("q", "quit; pending calls stay pending"),
+];
+
+pub(super) fn key_lines() -> Vec<ApprovalRequestLine> {
+    let line = |style, text| ApprovalRequestLine { style, text };
+    let keys = KEY_HELP.iter().map(|(key, meaning)| line(LineStyle::Plain, format!("{key:<8}{meaning}")));
+    [line(LineStyle::Title, "keys".to_owned())].into_iter().chain(keys).collect()
+}
+
 /// Indentation of continuation lines.
 const INDENT: &str = "    ";
 

@@ -54,7 +54,7 @@ fn update(view: &mut WatchView, questions: Vec<ListedApproval>) {
 
 fn mark_decided(view: &mut WatchView, id: &str) {
     let now = view.selected_at.unwrap();
-    view.show_decision(id, &json!({}), now);
+    view.show_decision(id, "approve", &json!({}), now);
 }
 
 /// Presses a key after the request has been on the screen for `MIN_DISPLAY_TIME`.
@@ -300,6 +300,48 @@ fn selection_persists_until_its_request_is_decided() {
     assert_eq!(press_after_delay(&mut view, KeyCode::Char('a')), None);
     assert!(plain_lines(&mut view, 80, 24)[0].contains("no calls are pending"));
     assert_eq!(press_after_delay(&mut view, KeyCode::Char('q')), Some(ViewAction::Quit));
+}
+
+#[test]
+fn selection_stays_in_its_place_and_the_notice_names_the_call() {
+    let approvals = ["one", "two", "three"].map(|id| pending_approval(id, "x", 1));
+    let [one, _, three] = approvals.clone();
+    let mut view = view_of(approvals.to_vec());
+    press_after_delay(&mut view, KeyCode::Char('j'));
+    let now = view.selected_at.unwrap();
+    view.show_decision("two", "deny", &json!({}), now);
+    update(&mut view, vec![one, three]);
+    assert_eq!(view.selected_id.as_deref(), Some("three"), "the one that took its place");
+    assert!(plain_lines(&mut view, 50, 24).iter().any(|line| line.starts_with("denied: ")));
+}
+
+#[test]
+fn question_mark_shows_the_keys_and_escape_does_not_quit() {
+    let mut view = view_of(vec![pending_approval("one", "x", 1)]);
+    assert_eq!(press_after_delay(&mut view, KeyCode::Esc), None);
+    assert_eq!(press_after_delay(&mut view, KeyCode::Char('?')), None);
+    let shown = plain_lines(&mut view, 50, 24);
+    assert!(shown.iter().any(|line| line.contains("scroll down and up")), "{shown:#?}");
+    assert!(shown.iter().all(|line| line.chars().count() <= 50), "{shown:#?}");
+    assert_eq!(press_after_delay(&mut view, KeyCode::Esc), None);
+    assert!(plain_lines(&mut view, 50, 24).iter().any(|line| line.contains("0 x")), "the request is back");
+}
+
+#[test]
+fn edit_that_cannot_be_applied_is_refused_first() {
+    let check = |waiting: bool, editable: bool, expect: Result<(), &str>| {
+        let editable = editable.then(serde_json::Map::new);
+        let view = view_of(vec![ListedApproval { waiting, editable, ..pending_approval("one", "x", 1) }]);
+        let found = view.editable_arguments("one");
+        match (found, expect) {
+            (Ok(_), Ok(())) => {}
+            (Err(why), Err(part)) => assert!(why.contains(part), "{why}"),
+            (found, expect) => panic!("{found:?} instead of {expect:?}"),
+        }
+    };
+    check(true, true, Ok(()));
+    check(false, true, Err("does not wait"));
+    check(true, false, Err("masked"));
 }
 
 /// Checks that after the selected request vanishes by itself, no key decides its successor until the operator

@@ -1,0 +1,223 @@
+//! A walk through every command on terminals of 50, 80 and 120 columns. No line exceeds the terminal, so nothing wraps inside
+//! an id, a word or an escape sequence. `SINEW_SCREENS=save cargo xtask test walk::` renews the saved screens.
+
+use std::path::Path;
+
+use serde_json::json;
+use tests::{Daemon, Home, Terminal, TerminalForm};
+
+const WIDTHS: [u16; 3] = [50, 80, 120];
+/// More rows than any command prints, so that no pager is started.
+const ROWS: u16 = 2000;
+/// Commands whose screens are the same on every machine, apart from ids, times and numbers.
+const SAVED: &[&[&str]] = &[
+    &["help"],
+    &["help", "undo"],
+    &["tools", "list"],
+    &["tools", "show", "delete_file"],
+    &["status"],
+    &["ps"],
+    &["ledger", "tail"],
+    &["ledger", "query", "--outcome", "refused", "--raw"],
+    &["ledger", "query", "--tool", "nothing"],
+    &["ledger", "verify"],
+    &["approvals", "list"],
+    &["approvals", "grants"],
+    &["sessions", "list"],
+    &["callers", "list"],
+    &["mode", "get"],
+    &["mode", "history"],
+    &["policy", "reach"],
+    &["explain", "write_file", "path=/etc/hosts", "content=x"],
+    &["explain", "write_file", "path=new.txt", "content=x"],
+    &["call", "read_file", "pth=x"],
+    &["call", "list_directory", "path=."],
+    &["call", "search_files", "query=needle"],
+    &["call", "write_file", "path=plan.md", "content=x", "--async"],
+    &["undo", "--since", "1h", "--dry-run"],
+    &["undo", "0000"],
+    &["workspace", "list"],
+    &["check"],
+    &["config", "path"],
+    &["approve", "nothing"],
+    &["reload"],
+    &["version"],
+];
+/// Commands that are only measured, because machines differ in what they print.
+const MEASURED: &[&[&str]] = &[
+    &["doctor"],
+    &["doctor", "--verbose"],
+    &["tools", "show", "run_command"],
+    &["policy", "reach", "--verbose"],
+    &["config", "show"],
+    &["config", "show", "--origin"],
+    &["trace", "--last"],
+    &["logs", "-n", "5"],
+    &["call", "system_metrics_snapshot"],
+    &["call", "check_process_health", "pid=1"],
+    &["call", "--async", "run_command", r#"command=["true"]"#],
+    &["call", "--help"],
+    &["call"],
+    &["call", "--deadline-ms", "0", "read_file"],
+    &["service", "status"],
+    &["help", "files"],
+    &["help", "environment"],
+    &["help", "exit-codes"],
+];
+
+/// Starts a daemon with calls of every outcome, an approval that waits, a named client and a worker session.
+fn lived_in_daemon() -> Daemon {
+    let home = Home::initialised().without_automatic_modes();
+    home.file("notes.md", "a needle in a haystack\nand no needle here\n");
+    let daemon = Daemon::start_in(home);
+    let run = |words: &[&str]| drop(daemon.home().run(words));
+    run(&["call", "write_file", "path=first.txt", "content=hello"]);
+    run(&["call", "write_file", "path=second.txt", "content=hello"]);
+    run(&["call", "read_file", "path=notes.md"]);
+    run(&["call", "read_file", "path=/etc/shadow"]);
+    run(&["call", "read_file", "pth=x"]);
+    run(&["call", "read_file", "path=missing.txt"]);
+    run(&["mode", "set", "ALERT", "--reason", "the walk needs calls that wait for approval"]);
+    run(&["call", "write_file", "path=plan.md", "content=x", "--async"]);
+    run(&["sessions", "open", "--name", "reviewer", "--allow", "read_file"]);
+    daemon
+}
+
+#[test]
+fn no_line_exceeds_the_terminal() {
+    let daemon = lived_in_daemon();
+    let mut agent = daemon.agent();
+    let client = json!({"name": "a-client-with-a-name", "version": "1"});
+    agent.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
+    );
+    let records = daemon.home().records();
+    let refused = records.iter().find(|record| record["code"] == "path_forbidden").expect("a refused call");
+    let id = refused["call_id"].as_str().unwrap().to_owned();
+    let of_id: Vec<Vec<&str>> = vec![vec!["ledger", "show", &id], vec!["trace", &id]];
+    let fixed = SAVED.iter().chain(MEASURED).map(|words| words.to_vec());
+    let commands: Vec<Vec<&str>> = fixed.chain(of_id).collect();
+    let mut wide = Vec::new();
+    for width in WIDTHS {
+        let mut saved = String::new();
+        for words in &commands {
+            let form = TerminalForm { columns: width, rows: ROWS, variables: &[] };
+            let (_, screen) = Terminal::run_in(&form, daemon.home(), words).wait_for_exit();
+            let lines = shown_lines(&screen);
+            let is_wide = |line: &&String| line.chars().count() > usize::from(width) && !is_one_word(line);
+            wide.extend(lines.iter().filter(is_wide).map(|line| format!("{width} {words:?}: {line}")));
+            if SAVED.contains(&words.as_slice()) {
+                saved.push_str(&format!("$ sinew {}\n{}\n\n", words.join(" "), steady(&lines, &daemon)));
+            }
+        }
+        compare_with_saved(width, &saved);
+    }
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+/// Returns the lines without escape sequences, each of which must be complete.
+fn shown_lines(screen: &str) -> Vec<String> {
+    let mut out = String::new();
+    let mut rest = screen;
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        out.push_str(before);
+        let end = after.find(|c: char| c.is_ascii_alphabetic()).unwrap_or_else(|| panic!("{screen:?}"));
+        assert!(after[..end].chars().all(|c| c.is_ascii_digit() || ";?".contains(c)), "cut: {screen:?}");
+        // The live line is erased before a line that stays.
+        if &after[..=end] == "2K" {
+            let begin = out.rfind('\n').map_or(0, |at| at + 1);
+            out.truncate(begin);
+        }
+        rest = &after[end + 1..];
+    }
+    out.push_str(rest);
+    out.replace('\r', "").lines().map(str::to_owned).collect()
+}
+
+/// A word that nothing can break, such as a path, is printed whole.
+fn is_one_word(line: &str) -> bool {
+    !line.trim().contains(' ')
+}
+
+/// Replaces what differs between two runs: names of folders, ids, digests, times and numbers.
+fn steady(lines: &[String], daemon: &Daemon) -> String {
+    let folder = daemon.home().user_home().file_name().unwrap().to_string_lossy().into_owned();
+    let line = |line: &String| {
+        let line = line.replace(&folder, "sinew-test-000000");
+        let words = line.split(' ').map(|word| {
+            let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+            let is_id = bare.len() >= 12 && bare.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+            let is_id = is_id && bare.contains(|c: char| c.is_ascii_digit());
+            let steady = |c: char| match c {
+                'a'..='f' if is_id => '0',
+                '0'..='9' => '0',
+                c => c,
+            };
+            word.chars().map(steady).collect::<String>()
+        });
+        let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
+        let indent = line.len() - line.trim_start().len();
+        let mut text = words.join(" ");
+        for unit in ["µs", "ms", "s", "min"] {
+            for digits in ["00000", "0000", "000", "00", "0.0", "0"] {
+                text = text.replace(&format!(" {digits} {unit}"), " N ms");
+            }
+        }
+        format!("{}{text}", " ".repeat(indent)).trim_end().to_owned()
+    };
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn compare_with_saved(width: u16, screens: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suite/command_line/screens/{width}.txt"));
+    if std::env::var_os("SINEW_SCREENS").is_some_and(|wish| wish == "save") {
+        std::fs::write(&path, screens).expect("save the screens");
+        return;
+    }
+    // Paths wrap where the temporary folder has another name.
+    if std::env::temp_dir() != Path::new("/tmp") || cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let saved = std::fs::read_to_string(&path).expect("there are saved screens");
+    for (saved, now) in saved.split("\n\n$ ").zip(screens.split("\n\n$ ")) {
+        assert_eq!(saved, now, "at {width} columns; `SINEW_SCREENS=save` renews the saved screens");
+    }
+    assert_eq!(saved.len(), screens.len());
+}
+
+#[test]
+fn long_output_goes_through_the_pager_of_the_user() {
+    let home = Home::new();
+    let form = TerminalForm { columns: 80, rows: 10, variables: &[("SINEW_PAGER", "tail -n 1")] };
+    let (code, screen) = Terminal::run_in(&form, &home, &["help", "exit-codes"]).wait_for_exit();
+    let lines = shown_lines(&screen);
+    assert_eq!((code, lines.len()), (Some(0), 1), "{lines:#?}");
+    // Short output does not.
+    let form = TerminalForm { rows: 60, ..form };
+    let (_, screen) = Terminal::run_in(&form, &home, &["help", "exit-codes"]).wait_for_exit();
+    assert!(shown_lines(&screen).len() > 8, "{screen}");
+}
+
+#[test]
+fn colour_follows_the_option() {
+    let home = Home::initialised();
+    let piped = |words: &[&str]| home.run(words).stdout().contains('\u{1b}');
+    assert!(!piped(&["mode", "get"]) && !piped(&["--color", "never", "mode", "get"]));
+    assert!(piped(&["--color", "always", "mode", "get"]) && piped(&["mode", "get", "--color=always"]));
+    let (_, screen) = Terminal::run(&home, &["mode", "get", "--color", "never"]).wait_for_exit();
+    assert!(!screen.contains('\u{1b}'), "{screen:?}");
+}
+
+#[test]
+fn waiting_call_has_a_line_that_lives_on_a_terminal_only() {
+    let daemon = lived_in_daemon();
+    let words = ["call", "write_file", "path=waits.txt", "content=x"];
+    let mut terminal = Terminal::run(daemon.home(), &words);
+    let screen = terminal.wait_for("waits for approval");
+    assert!(screen.contains("sinew approvals watch") && screen.contains("Ctrl-C cancels"), "{screen:?}");
+    drop(terminal);
+    let piped =
+        daemon.home().run(&["call", "--deadline-ms", "1500", "write_file", "path=piped.txt", "content=x"]);
+    assert!(!piped.stderr().contains("Ctrl-C") && !piped.stderr().contains('\r'), "{piped}");
+}
