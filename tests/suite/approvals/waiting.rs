@@ -115,7 +115,13 @@ fn same_call_is_answered_by_the_earlier_denial() {
         daemon.agent().request("sinew/explain", &json!({"tool_name": "write_file", "arguments": write}));
     assert_eq!(explained["result"]["verdict"], "deny", "explain agrees: {explained}");
     request_approval(&mut daemon.agent(), &json!({"path": "b.txt", "content": "x"}));
-    request_approval(&mut named_client(&daemon, "another"), &write);
+    let renamed = named_client(&daemon, "another").execute("write_file", &write);
+    assert_eq!(detail(&renamed), "denied_before", "the same process under another name: {renamed}");
+    let mut other = tests::Bridge::start(daemon.home(), &[]);
+    other.handshake_as("another");
+    let params = json!({"tool_name": "write_file", "arguments": write, "approval": "async"});
+    let asked = other.request("sinew/execute", &params)["result"].clone();
+    assert_eq!(code(&asked), "approval_pending", "another process with another name: {asked}");
 }
 
 #[test]

@@ -18,8 +18,10 @@ const PROMISES: &str = "SECURITY.md";
 const MARKS: (&str, &str) =
     ("<!-- written by `cargo xtask soak --save` -->", "<!-- end of the written part -->");
 
-/// Pages with a written part, and the function that writes it.
-const PAGES: [(&str, fn(&[CampaignResult]) -> String); 2] = [(PAGE, tables), (PROMISES, last_runs)];
+/// Page with a written part, and the function that writes it.
+type WrittenPage = (&'static str, fn(&[CampaignResult]) -> String);
+
+const PAGES: [WrittenPage; 2] = [(PAGE, tables), (PROMISES, last_runs)];
 
 /// Saves a result and writes the tables of the page.
 pub(crate) fn save(root: &Root, result: &CampaignResult) -> Result<()> {
