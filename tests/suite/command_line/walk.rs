@@ -155,6 +155,14 @@ fn steady(lines: &[String], daemon: &Daemon) -> String {
                 '0'..='9' => '0',
                 c => c,
             };
+            // A shortened path may begin within the name of the folder.
+            let word = match (word.split_once('…'), word.find("/proj")) {
+                (Some((before, after)), Some(_)) => {
+                    let rest = after.find("/proj").and_then(|at| after.get(at..)).unwrap_or(after);
+                    format!("{before}…{rest}")
+                }
+                _ => word.to_owned(),
+            };
             word.chars().map(steady).collect::<String>()
         });
         let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
