@@ -418,7 +418,12 @@ STEPS: dict[str, Callable[[Driver, Daemon], str]] = {
 def check_client(entry: Entry, packages: Path, binary: str, web: WebServer) -> dict[str, str]:
     daemon = Daemon(binary, web, packages.parent / LINTER)
     make = agents.DRIVERS.get(entry.driver, Driver)
-    driver = make(entry, packages, daemon)
+    try:
+        driver = make(entry, packages, daemon)
+    except Exception:  # noqa: BLE001 - the other clients still run
+        daemon.stop()
+        print(f"  {entry.name} {entry.version} does not start: {traceback.format_exc()}", flush=True)
+        return dict.fromkeys(STEPS, "FAILED")
     cells: dict[str, str] = {}
     try:
         for name, check in STEPS.items():

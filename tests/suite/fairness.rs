@@ -282,6 +282,32 @@ fn sessions_do_not_multiply_a_rate_limit() {
 }
 
 #[test]
+fn open_sessions_of_one_process_leave_room_for_another() {
+    let daemon = Daemon::start();
+    let (mut first, mut second) = (daemon.agent(), daemon.agent());
+    let client = json!({"name": "renamed", "version": "1"});
+    second.request(
+        "initialize",
+        &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
+    );
+    let terms = json!({"allowlist": ["read_file"]});
+    let mut open = |name: &str| {
+        // Another client name on another connection is the same process.
+        let client = if name == "first" { &mut first } else { &mut second };
+        client.request("sinew/session.open", &terms)["error"]["data"]["code"].clone()
+    };
+    let opened = (0..64).take_while(|n| open(if n % 2 == 0 { "first" } else { "second" }).is_null()).count();
+    assert_eq!(opened, 32);
+    assert_eq!(open("first"), "busy");
+    let mut other = Bridge::start(daemon.home(), &[]);
+    other.handshake();
+    for _ in 0..8 {
+        let reply = other.request("sinew/session.open", &terms);
+        assert!(reply["result"]["session_id"].is_string(), "{reply}");
+    }
+}
+
+#[test]
 fn host_session_id_in_a_message_is_not_an_identity() {
     let daemon = Daemon::start();
     let judged = |session: &str, number: usize| {

@@ -291,6 +291,14 @@ fn mode_applies_to_host_tools() {
 }
 
 #[test]
+fn line_of_a_built_in_table_is_named_as_such() {
+    let home = Home::initialised();
+    std::fs::remove_file(home.root().join("config/hosts/claude-code.yaml")).expect("it was written");
+    let asked = run_pre_tool_use(&home, "Bash", &json!({"command": "cargo test"}));
+    assert!(asked.reason().contains("(built-in/hosts/claude-code.yaml:"), "{}", asked.object);
+}
+
+#[test]
 fn policy_files_apply_to_host_tools() {
     let home = Home::initialised();
     let replace = |file: &str, from: &str, to: &str| {
@@ -406,7 +414,12 @@ fn short_write_is_refused_once_and_then_permitted() {
     assert_eq!(write("other.py", ""), "deny", "only the same call counts as a repetition");
     assert_eq!(write("__init__.py", ""), "allow");
     assert_eq!(write("__init__.py", ""), "deny", "a loop is still caught");
+    let empty = json!({"file_path": daemon.home().workspace().join("advised.py"), "content": ""});
+    let advice = run_pre_tool_use(daemon.home(), "Write", &empty);
+    assert!(advice.reason().contains("send exactly the same call again"), "{}", advice.reason());
     let missing = json!({"file_path": daemon.home().workspace().join("a")});
+    let mistake = run_pre_tool_use(daemon.home(), "Write", &missing);
+    assert!(!mistake.reason().contains("the same call again"), "{}", mistake.reason());
     for _ in 0..2 {
         assert_eq!(run_pre_tool_use(daemon.home(), "Write", &missing).decision(), "deny");
     }

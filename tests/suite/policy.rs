@@ -9,6 +9,7 @@ mod prove;
 mod reach;
 mod record;
 mod replay;
+mod statements;
 mod suggest;
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! MCP conformance suite: installs pinned versions below `target/conformance` and runs the tests that use it.
-//! If the registry cannot be reached, the task says so and leaves the tests out.
+//! MCP conformance suite: installs pinned versions below `target/conformance`, for `cargo xtask test` too, and runs the
+//! tests that use it. If the registry cannot be reached, the task says so and leaves the tests out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::tree::Root;
 use crate::{process, test};
 
 /// Variable by which the tests find the folder.
-pub(crate) const VARIABLE: &str = "SINEW_CONFORMANCE";
+const VARIABLE: &str = "SINEW_CONFORMANCE";
 /// Newest version of the suite, which has the stateless revision.
 pub(crate) const NEWEST: &str = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 /// Versions of the suite: the stable one and the newest.
@@ -24,15 +24,22 @@ const FILTER: &str = "conformance::";
 
 /// Installs the suite and runs its tests.
 pub(crate) fn command(root: &Root) -> Result<()> {
+    match with_suite(root) {
+        Some(_) => test::command(root, &[FILTER.to_owned()]),
+        None => Ok(()),
+    }
+}
+
+/// Folder of the suite, with the variable by which tests find it, if it can be installed.
+pub(crate) fn with_suite(root: &Root) -> Option<(&'static str, PathBuf)> {
     if let Err(error) = install(root) {
         println!("LEFT OUT: the MCP conformance suite cannot be installed: {error:#}");
-        return Ok(());
     }
-    test::command(root, &[FILTER.to_owned()])
+    installed(root).map(|folder| (VARIABLE, folder))
 }
 
 /// Returns the folder if everything is installed.
-pub(crate) fn installed(root: &Root) -> Option<PathBuf> {
+fn installed(root: &Root) -> Option<PathBuf> {
     let folder = folder(root);
     let program =
         |name: &str| folder.join(name).join("node_modules/@modelcontextprotocol/conformance/dist/index.js");

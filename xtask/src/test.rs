@@ -159,7 +159,7 @@ impl Suite<'_> {
         let mut tests = self.root.cargo(&words);
         tests.env(BINARY, &self.binary);
         tests.envs(python::with_packages(self.root));
-        tests.envs(conformance::installed(self.root).map(|folder| (conformance::VARIABLE, folder)));
+        tests.envs(conformance::with_suite(self.root));
         tests.envs(node::with_packages(self.root));
         tests.envs(clients::with_sdks(self.root));
         tests.env(programs::VARIABLE, programs::prepare(self.root));

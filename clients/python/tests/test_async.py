@@ -124,8 +124,8 @@ def test_pydantic_ai_agent_reads_and_corrects_itself(sinew_daemon: SinewDaemon) 
             assert (await agent.run("read it")).output == "done"
 
     run(work())
-    assert '{"path": "a.txt"}' in returned[0], "the refusal has the repair"
-    assert returned[1]["content"] == "hello"
+    assert 'Call again with: {"path":"a.txt"}' in returned[0], "the refusal has the repair"
+    assert returned[1] == "hello", "the text, not the digests"
 
 
 def test_langchain_tools_work_blocking_and_async(sinew: Sinew, sinew_daemon: SinewDaemon) -> None:
@@ -134,8 +134,8 @@ def test_langchain_tools_work_blocking_and_async(sinew: Sinew, sinew_daemon: Sin
     tools = {tool.name: tool for tool in sinew.as_langchain_tools()}
     call = {"name": "read_file", "args": {"path": "a.txt"}, "id": "1", "type": "tool_call"}
     message = tools["read_file"].invoke(call)
-    assert json.loads(message.content)["content"] == "hello"
-    assert message.artifact["metadata"]["call_id"]
+    assert message.content == "hello"
+    assert message.artifact["metadata"]["call_id"] and message.artifact["output"]["size"] == 5
     refused = asyncio.run(tools["read_file"].ainvoke({**call, "args": {"path": "/etc/shadow"}}))
     assert refused.status == "error" and "forbidden" in refused.content
 
@@ -147,14 +147,13 @@ def test_openai_agents_tools_return_text(sinew_daemon: SinewDaemon) -> None:
     async def work() -> None:
         async with client(sinew_daemon) as s:
             tools = {tool.name: tool for tool in await s.as_openai_agents_tools()}
-            text = await tools["read_file"].on_invoke_tool(None, '{"path": "a.txt"}')
-            assert json.loads(text)["content"] == "hello"
+            assert await tools["read_file"].on_invoke_tool(None, '{"path": "a.txt"}') == "hello"
             assert "forbidden" in await tools["read_file"].on_invoke_tool(None, '{"path": "/etc/shadow"}')
             outside = '{"path": "/etc/hostname"}'
             refusal = (await s.execute("read_file", json.loads(outside)))["metadata"].get("refusal")
             assert refusal is not None and "`sinew " in (refusal.get("hint") or ""), "it says what to run"
             text = await tools["read_file"].on_invoke_tool(None, outside)
-            assert "Hint: use a path inside" in text and "`sinew " not in text, text
+            assert "use a path inside" in text and "`sinew " not in text, text
             assert "not JSON" in await tools["read_file"].on_invoke_tool(None, "{")
 
     run(work())

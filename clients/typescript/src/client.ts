@@ -31,6 +31,8 @@ export interface CallOptions {
   onProgress?: ProgressCallback;
   /** Cancels the call: the daemon ends its processes. */
   signal?: AbortSignal;
+  /** The result of `execute` also has `model_content`: the texts that a language model should get. */
+  modelContent?: boolean;
   /** W3C trace context; the default is the active span of `@opentelemetry/api`, if that is installed. */
   traceContext?: string | { traceparent: string; tracestate?: string };
 }
@@ -205,6 +207,7 @@ async function executeParams(tool: string, args: object, options: CallOptions): 
     detached,
     approval: options.approval,
     approval_id: options.approvalId,
+    model_content: options.modelContent || undefined,
     trace_ctx: options.traceContext ?? (await currentTraceContext()),
   };
   const set = Object.entries(given).filter(([, value]) => value !== undefined);

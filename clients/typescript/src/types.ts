@@ -328,6 +328,8 @@ export interface ExecuteParams {
   trace_ctx?: unknown;
   /** string or number; `notifications/progress` with this token follow while the call runs or waits for approval */
   progress_token?: unknown;
+  /** true: the reply also has the texts that a language model should get */
+  model_content?: boolean;
 }
 
 export interface ExecuteResult {
@@ -343,6 +345,8 @@ export interface ExecuteResult {
   latency_ms: number;
   /** ids, mode, hashes, changed files, sandbox, usage, remaining calls, the refusal: [schema](schemas/tool-result.json) */
   metadata: ResultMetadata;
+  /** if requested: MCP content blocks with the output as text, or with the reason and the repair of a call that did not succeed */
+  model_content?: Record<string, unknown>[] | null;
 }
 
 export interface ExplainParams {

@@ -73,6 +73,16 @@ test("refusal has code, rule and repair", async () => {
   assert.equal(repaired.content, "hello");
 });
 
+test("result has the text for a model on request", async () => {
+  daemon.file("model.txt", "hello");
+  const read = (path: string) => s.execute("read_file", { path }, { modelContent: true });
+  assert.deepEqual((await read("model.txt")).model_content, [{ type: "text", text: "hello" }]);
+  const [refusal] = (await read("/etc/hostname")).model_content ?? [];
+  assert.match(String(refusal?.["text"]), /use a path inside/);
+  assert.ok(!String(refusal?.["text"]).includes("`sinew "));
+  assert.equal((await s.execute("read_file", { path: "model.txt" })).model_content, undefined);
+});
+
 test("failure is not a refusal", async () => {
   const failed = await caught(Failed, s.call("read_file", { path: "missing.txt" }));
   assert.match(failed.message, /missing\.txt/);

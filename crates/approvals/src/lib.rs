@@ -4,6 +4,7 @@
 //! workers. The stages of the pipeline that use them are in the crate `execution`.
 
 mod approval_ref;
+mod caller_share;
 mod clock;
 mod display_escape;
 pub mod edits;

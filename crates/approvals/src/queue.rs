@@ -13,16 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tool::Caller;
 
+use crate::caller_share::{CallerShare, ShareExceeded};
 use crate::rule::{CallProfile, RuleScope};
 
-/// Limits of open requests: in total, per user regardless of client names, and per caller. A flood of
-/// requests is a way to make an operator approve without reading.
+/// Limits of open requests: in total, and per user and caller. A flood of requests is a way to make an operator
+/// approve without reading.
 const MAX_OPEN: usize = 128;
-const MAX_OPEN_PER_USER: usize = 64;
-const MAX_OPEN_PER_CALLER: usize = 32;
-/// Open requests per user that are reserved for clients without one, so that two busy clients do not block a
-/// third.
-const RESERVED_FOR_NEW_CALLERS: usize = 16;
+const OPEN_SHARE: CallerShare = CallerShare { per_user: 64, per_caller: 32, reserved: 16, small: 1 };
 /// Limit of standing rules: more than a person remembers having created.
 const MAX_RULES: usize = 64;
 /// Closed requests that are remembered, so that callers can learn how their request ended.
@@ -208,20 +205,14 @@ impl ApprovalQueue {
     pub(crate) fn check_capacity(&self, caller: &Caller, now: Timestamp) -> Result<(), CapacityError> {
         // Expired requests do not count, whether their expiry is recorded yet or not.
         let open = || self.requests.values().filter(|queued| queued.is_open_at(now));
-        let of_user = || open().filter(|queued| queued.terms.call.caller.uid == caller.uid);
         if open().count() >= MAX_OPEN {
             return Err(CapacityError::Total(MAX_OPEN));
         }
-        let of_one = of_user().filter(|queued| queued.terms.call.caller.is_same_party(caller)).count();
-        if of_one >= MAX_OPEN_PER_CALLER {
-            return Err(CapacityError::Caller(MAX_OPEN_PER_CALLER));
-        }
-        let space =
-            if of_one == 0 { MAX_OPEN_PER_USER } else { MAX_OPEN_PER_USER - RESERVED_FOR_NEW_CALLERS };
-        if of_user().count() >= space {
-            return Err(CapacityError::User(space));
-        }
-        Ok(())
+        let callers = open().map(|queued| &*queued.terms.call.caller);
+        OPEN_SHARE.check(caller, callers).map_err(|exceeded| match exceeded {
+            ShareExceeded::Caller(most) => CapacityError::Caller(most),
+            ShareExceeded::User(most) => CapacityError::User(most),
+        })
     }
 
     /// Proposes an approval. The first decision wins.
@@ -301,9 +292,9 @@ impl ApprovalQueue {
     }
 
     /// Newest request for this effect that answers a call of this caller without an approval id. It is open
-    /// and from the same process or worker session, or it is from the same party and was denied after
-    /// `since`. A denial applies to every process that uses the client's name, an approval only to the
-    /// process that requested it.
+    /// and from the same process or worker session, or it was denied after `since`. A denial applies to every
+    /// process that uses the client's name, and to every name and worker session of the process that asked. An
+    /// approval applies to the process that requested it.
     pub(crate) fn find_earlier(
         &self,
         digest: &str,
@@ -314,7 +305,7 @@ impl ApprovalQueue {
             let was_denied = matches!(queued.state, RequestState::Denied { at: Some(at), .. } if at > since);
             let requester = &queued.terms.call.caller;
             queued.digest == digest
-                && (was_denied && requester.is_same_party(caller)
+                && (was_denied && (requester.is_same_party(caller) || requester.is_same_process(caller))
                     || queued.is_open_at(now) && requester.is_same_instance(caller))
         };
         let wanted = self.requests.iter().filter(|(_, queued)| is_wanted(queued));

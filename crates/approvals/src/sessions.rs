@@ -25,15 +25,17 @@ pub use budget::BudgetExhausted;
 pub use status::SessionStatus;
 pub use terms::{SessionTerms, TermsError};
 
+use crate::caller_share::{CallerShare, ShareExceeded};
+
 use budget::{TurnBudget, TurnUsage};
 use terms::CheckedTerms;
 
 /// Size of the record of a session's end.
 const CLOSE_BYTES: usize = 512;
-/// Limits per user, regardless of client names: open sessions, and named sessions among them, which outlive
-/// the connection that opened them. The server limits the total number.
-const MAX_PER_USER: usize = 32;
-const MAX_NAMED_PER_USER: usize = 16;
+/// Limits of open sessions, and of named sessions among them, which outlive the connection that opened them. The
+/// server limits the total number.
+const OPEN_SHARE: CallerShare = CallerShare { per_user: 48, per_caller: 32, reserved: 16, small: 8 };
+const NAMED_SHARE: CallerShare = CallerShare { per_user: 24, per_caller: 16, reserved: 8, small: 4 };
 
 /// Open sessions by id.
 #[derive(Debug, Default)]
@@ -77,14 +79,19 @@ pub enum SessionError {
     /// The requested terms are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The user, identified by the uid from the kernel, has too many open sessions.
-    #[error("{MAX_PER_USER} sessions are open for this user, over all client names: close one first")]
-    TooManyOfUser,
-    /// The user has too many named sessions, which stay open without a connection.
+    /// The caller has too many open sessions, whatever client names it uses.
+    #[error("this process has {0} open sessions, the most of one process: close one first")]
+    TooMany(usize),
+    /// The caller has too many named sessions, which stay open without a connection.
     #[error(
-        "{MAX_NAMED_PER_USER} named sessions are open for this user: close one, or open one without a name"
+        "this process has {0} named sessions, the most of one process: close one, or open one without a name"
     )]
-    TooManyNamed,
+    TooManyNamed(usize),
+    /// All callers of the user together have too many open sessions.
+    #[error(
+        "{0} sessions of this user are open, and no more of this process are possible beside them: close one first"
+    )]
+    TooManyOfUser(usize),
     /// It is not open, or belongs to another caller.
     #[error("no such session is open")]
     NotFound,
@@ -154,17 +161,22 @@ impl SessionTable {
         open
     }
 
-    /// Checks that one more session may be opened. The user is identified by uid, not by client name.
+    /// Checks that one more session may be opened.
     fn check_capacity(&self, by: &Caller, named: bool) -> Result<(), SessionError> {
         let list = self.lock();
-        let of_user = || list.values().filter(|session| session.opened_by.uid == by.uid);
-        if of_user().count() >= MAX_PER_USER {
-            return Err(SessionError::TooManyOfUser);
+        let open = list.values().map(|session| session.opened_by());
+        OPEN_SHARE.check(by, open).map_err(|exceeded| match exceeded {
+            ShareExceeded::Caller(most) => SessionError::TooMany(most),
+            ShareExceeded::User(most) => SessionError::TooManyOfUser(most),
+        })?;
+        if !named {
+            return Ok(());
         }
-        if named && of_user().filter(|session| session.name.is_some()).count() >= MAX_NAMED_PER_USER {
-            return Err(SessionError::TooManyNamed);
-        }
-        Ok(())
+        let named = list.values().filter(|session| session.name.is_some()).map(|session| session.opened_by());
+        NAMED_SHARE.check(by, named).map_err(|exceeded| match exceeded {
+            ShareExceeded::Caller(most) => SessionError::TooManyNamed(most),
+            ShareExceeded::User(most) => SessionError::TooManyOfUser(most),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<WorkerSession>>> {

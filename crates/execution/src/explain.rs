@@ -207,7 +207,7 @@ async fn look_up_admitted<'a>(
     arguments: &Value,
 ) -> Result<(Option<EarlierCall>, &'a Arc<Tool>), Box<Refusal>> {
     layer.check_admission(call)?;
-    let earlier = idempotency::find_earlier_call(&layer.recorder.ledger, call).await?;
+    let earlier = idempotency::find_earlier_call(&layer.recent_keys, &layer.recorder.ledger, call).await?;
     Ok((earlier, look_up(call, arguments)?))
 }
 

@@ -2,14 +2,14 @@
 //! first one. The output of the tool is not stored and cannot be returned again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use ledger::entry::{LedgerOutcome, RecordedDecision};
 use ledger::{Ledger, LedgerEntry, LedgerError, OutcomeStatus, RecordFilter};
 use tokio_util::sync::CancellationToken;
-use tool::{Refusal, RefusalCode};
+use tool::{CallId, Refusal, RefusalCode};
 
 use crate::call::PipelineCall;
 use crate::pipeline::PipelineHalt;
@@ -17,9 +17,8 @@ use crate::recorder;
 
 /// Lifetime of a key.
 const KEY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// Maximum number of decisions per key that are searched. A call that is decided again before it starts has
-/// several.
-const MAX_DECISIONS_PER_KEY: usize = 64;
+/// Smallest number of keys at which expired ones are removed.
+const MIN_KEYS_PRUNED: usize = 1024;
 
 /// Keys of the calls in the pipeline.
 #[derive(Clone, Default)]
@@ -29,7 +28,21 @@ pub(crate) struct ActiveKeys(Arc<Mutex<HashMap<String, CancellationToken>>>);
 pub(crate) struct KeyClaim {
     key: String,
     keys: ActiveKeys,
+    recent: RecentKeys,
     ended: CancellationToken,
+}
+
+/// Decided calls of the last day by key. Read from the ledger before the first use, so that neither a repeat nor a
+/// new key depends on the index. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct RecentKeys(Arc<OnceLock<Mutex<DecidedCalls>>>);
+
+#[derive(Default)]
+struct DecidedCalls {
+    /// Calls of each key, oldest first.
+    by_key: HashMap<String, Vec<(CallId, Timestamp)>>,
+    /// Number of keys at which expired ones are removed.
+    prune_at: usize,
 }
 
 /// Earlier call with the same key that was run.
@@ -43,20 +56,81 @@ pub(crate) struct EarlierCall {
 
 impl ActiveKeys {
     /// Claims a key, or returns a token that is cancelled when the current holder releases it.
-    fn claim(&self, key: &str) -> Result<KeyClaim, CancellationToken> {
+    fn claim(&self, key: &str, recent: &RecentKeys) -> Result<KeyClaim, CancellationToken> {
         let mut keys = self.lock();
         if let Some(ended) = keys.get(key) {
             return Err(ended.clone());
         }
         let ended = CancellationToken::new();
         keys.insert(key.to_owned(), ended.clone());
-        Ok(KeyClaim { key: key.to_owned(), keys: self.clone(), ended })
+        Ok(KeyClaim { key: key.to_owned(), keys: self.clone(), recent: recent.clone(), ended })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
         // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl KeyClaim {
+    /// Remembers that this call was decided with the key.
+    pub(crate) fn remember(&self, call: CallId) {
+        if let Some(calls) = self.recent.0.get() {
+            lock(calls).add(self.key.clone(), call, Timestamp::now());
+        }
+    }
+}
+
+impl RecentKeys {
+    /// Calls of a key in the last day, oldest first. Blocking at the first use.
+    fn calls(&self, ledger: &Ledger, key: &str) -> Result<Vec<CallId>, LedgerError> {
+        let calls = match self.0.get() {
+            Some(calls) => calls,
+            None => {
+                let restored = DecidedCalls::restore(ledger)?;
+                // Two calls may restore at once. Neither has added a decision, which needs the restored value.
+                let _ = self.0.set(Mutex::new(restored));
+                self.0.get().ok_or(LedgerError::Closed)?
+            }
+        };
+        let oldest = oldest_valid();
+        let calls = lock(calls);
+        let of_key = calls.by_key.get(key).into_iter().flatten();
+        Ok(of_key.filter(|(_, at)| *at >= oldest).map(|(call, _)| *call).collect())
+    }
+}
+
+impl DecidedCalls {
+    fn restore(ledger: &Ledger) -> Result<Self, LedgerError> {
+        let mut calls = DecidedCalls::default();
+        for record in ledger.reader().decisions_with_key(oldest_valid())? {
+            if let LedgerEntry::Decision(decision) = record.entry
+                && let Some(key) = decision.idempotency_key
+            {
+                calls.add(key, decision.call.call_id, record.time);
+            }
+        }
+        Ok(calls)
+    }
+
+    fn add(&mut self, key: String, call: CallId, at: Timestamp) {
+        if self.by_key.len() >= self.prune_at {
+            let oldest = oldest_valid();
+            self.by_key.retain(|_, calls| calls.last().is_some_and(|(_, at)| *at >= oldest));
+            self.prune_at = (2 * self.by_key.len()).max(MIN_KEYS_PRUNED);
+        }
+        self.by_key.entry(key).or_default().push((call, at));
+    }
+}
+
+/// Time of the oldest decision whose key is still valid.
+fn oldest_valid() -> Timestamp {
+    Timestamp::now() - KEY_LIFETIME
+}
+
+fn lock(calls: &Mutex<DecidedCalls>) -> MutexGuard<'_, DecidedCalls> {
+    // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
+    calls.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for KeyClaim {
@@ -69,7 +143,7 @@ impl Drop for KeyClaim {
 /// Claims the key of a call, and halts the call if the key was used before. If another call in the pipeline
 /// holds the key, this one waits for it to end.
 pub(crate) async fn claim_key(
-    active_keys: &ActiveKeys,
+    (active_keys, recent_keys): (&ActiveKeys, &RecentKeys),
     ledger: &Arc<Ledger>,
     call: &PipelineCall,
 ) -> Result<(), PipelineHalt> {
@@ -80,12 +154,12 @@ pub(crate) async fn claim_key(
         return Ok(());
     }
     loop {
-        match active_keys.claim(key) {
+        match active_keys.claim(key, recent_keys) {
             Ok(claim) => break drop(call.key_claim.set(claim)),
             Err(ended) => call.within_deadline(ended.cancelled()).await?,
         }
     }
-    match find_earlier_call(ledger, call).await? {
+    match find_earlier_call(recent_keys, ledger, call).await? {
         None => Ok(()),
         Some(earlier) => Err(PipelineHalt::Repeated(Box::new(earlier))),
     }
@@ -94,12 +168,15 @@ pub(crate) async fn claim_key(
 /// Returns the earlier call with the key of this one, if there is one. Refuses a key that was used for a
 /// different call.
 pub(crate) async fn find_earlier_call(
+    recent_keys: &RecentKeys,
     ledger: &Arc<Ledger>,
     call: &PipelineCall,
 ) -> Result<Option<EarlierCall>, Box<Refusal>> {
     let Some(key) = call.idempotency_key.as_ref() else { return Ok(None) };
-    let (ledger, wanted) = (Arc::clone(ledger), key.scoped_digest.clone());
-    let reading = tokio::task::spawn_blocking(move || query_earlier_call(&ledger, &wanted));
+    let (recent_keys, ledger, wanted) = (recent_keys.clone(), Arc::clone(ledger), key.scoped_digest.clone());
+    let reading = tokio::task::spawn_blocking(move || {
+        read_earlier_call(&ledger, &recent_keys.calls(&ledger, &wanted)?)
+    });
     let found = match call.within_deadline(reading).await? {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return Err(recorder::ledger_unavailable(&call.tool_name, &error)),
@@ -111,31 +188,29 @@ pub(crate) async fn find_earlier_call(
     }
 }
 
-/// Returns the newest call with this key that may have had an effect.
-fn query_earlier_call(ledger: &Ledger, key: &str) -> Result<Option<EarlierCall>, LedgerError> {
-    let since = SystemTime::now().checked_sub(KEY_LIFETIME).and_then(|since| Timestamp::try_from(since).ok());
-    let filter = RecordFilter {
-        kind: Some("decision".to_owned()),
-        idempotency_key: Some(key.to_owned()),
-        since,
-        limit: Some(MAX_DECISIONS_PER_KEY),
-        ..RecordFilter::default()
-    };
-    for record in ledger.query(&filter)? {
-        let LedgerEntry::Decision(decision) = record.entry else { continue };
-        let ends = RecordFilter {
-            kind: Some("outcome".to_owned()),
-            call_id: Some(decision.call.call_id),
-            after_seq: Some(record.seq),
-            ..RecordFilter::default()
-        };
-        // A call can be decided again under the same id, so the outcome of a decision is the first one after
-        // it.
-        let outcome = ledger.query(&ends)?.pop().and_then(|record| Some(record.entry.outcome()?.1.clone()));
-        if outcome.as_ref().is_some_and(|outcome| outcome.status == OutcomeStatus::NotStarted) {
-            continue;
+/// Returns the newest of these calls that may have had an effect.
+fn read_earlier_call(ledger: &Ledger, calls: &[CallId]) -> Result<Option<EarlierCall>, LedgerError> {
+    for call_id in calls.iter().rev() {
+        let records = ledger.query(&RecordFilter { call_id: Some(*call_id), ..RecordFilter::default() })?;
+        let (mut is_found, mut outcome) = (false, None);
+        // Newest first. A call can be decided again under its id, so the outcome of a decision is the one read last.
+        for record in records {
+            match record.entry {
+                LedgerEntry::Outcome(concluded) => outcome = Some(concluded.outcome),
+                LedgerEntry::Decision(decision) => {
+                    is_found = true;
+                    let outcome = outcome.take();
+                    if outcome.as_ref().is_none_or(|outcome| outcome.status != OutcomeStatus::NotStarted) {
+                        return Ok(Some(EarlierCall { decision, outcome, at: record.time }));
+                    }
+                }
+                _ => {}
+            }
         }
-        return Ok(Some(EarlierCall { decision, outcome, at: record.time }));
+        if !is_found {
+            let reason = format!("call {call_id} with this idempotency key is not in the ledger any more");
+            return Err(LedgerError::Unavailable { reason: reason.into() });
+        }
     }
     Ok(None)
 }

@@ -26,7 +26,7 @@ use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::current_policy::{CurrentPolicy, max_running_calls};
 use crate::host::HostCallState;
-use crate::idempotency::ActiveKeys;
+use crate::idempotency::{ActiveKeys, RecentKeys};
 use crate::limits::CallLimits;
 use crate::modes::{self, ModeCause, ModeControl, ModeWatch};
 use crate::pipeline::{self, PipelineHalt, StageContext};
@@ -71,6 +71,7 @@ pub struct ToolExecutionLayer {
     pub(crate) throttle: Throttle,
     request_slots: RequestSlots,
     pub(crate) active_keys: ActiveKeys,
+    pub(crate) recent_keys: RecentKeys,
     /// Calls that have not ended, for listing and cancellation.
     pub(crate) active_calls: ActiveCalls,
     pub(crate) result_cache: ResultCache,
@@ -105,6 +106,7 @@ impl ToolExecutionLayer {
             throttle: Throttle::default(),
             request_slots: RequestSlots::default(),
             active_keys: ActiveKeys::default(),
+            recent_keys: RecentKeys::default(),
             active_calls: ActiveCalls::default(),
             result_cache: ResultCache::default(),
             reloads,

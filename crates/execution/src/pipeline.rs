@@ -153,7 +153,7 @@ pub(crate) async fn judge_only(
 /// Admits the call: allowlist and budget of its session, then its idempotency key.
 async fn admit(layer: &ToolExecutionLayer, call: &PipelineCall) -> Result<(), PipelineHalt> {
     sessions::admit(&layer.sessions, call)?;
-    idempotency::claim_key(&layer.active_keys, &layer.recorder.ledger, call).await
+    idempotency::claim_key((&layer.active_keys, &layer.recent_keys), &layer.recorder.ledger, call).await
 }
 
 /// Checks the arguments against the schema, the curated map and the validators of the tool. The refusal of a
@@ -393,6 +393,9 @@ async fn record_decision(
         Ok(recorded_permit) => {
             if recorded_permit.receipt().is_some() {
                 call.mark_decision_recorded();
+            }
+            if let Some(claim) = call.key_claim.get() {
+                claim.remember(call.header.call_id);
             }
             Ok(Arc::new(recorded_permit))
         }

@@ -2,22 +2,24 @@
 //!
 //! A name in the kernel's dentry cache resolves in a microsecond and reaches no disk and no network, so it
 //! needs no thread of the blocking pool. `open`, which may block, finds out whether a volume is local; the
-//! result is valid for `LOCALITY_TTL`. Every other path goes through `open`. Both ways give the same result.
+//! result is valid for `LOCALITY_TTL`. Every other path, and every path with a link, goes through `open`. Both ways give
+//! the same result.
 //!
 //! Measured on whole `read_file` calls of 1 KiB over the agent socket: p50 574 µs with this module and 717 µs
 //! without it, so a call is 20 % faster (debug build on 2 busy cores, 3 alternating runs of 3,000 calls each).
 
 use std::collections::BTreeMap;
+use std::path::Component;
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use rustix::fs::FileType;
 use tool::definition::PathAccess;
 
-use crate::links;
 use crate::opened::{OpenedCall, OpenedObject, OpenedPath};
-use crate::platform;
-use crate::request::{CheckedPathText, PathRequest, PathSource};
-use crate::resolve::{self, MAX_PATHS};
+use crate::platform::{self, FileStatus};
+use crate::request::{CheckedPathText, PathEnding, PathRequest, PathSource};
+use crate::resolve::MAX_PATHS;
 
 /// Validity of a volume's entry in `LOCAL_VOLUMES`. The system reuses the device number of an unmounted
 /// volume.
@@ -58,22 +60,24 @@ fn resolve_cached(request: PathRequest) -> Option<OpenedPath> {
         return None;
     }
     let spelling = CheckedPathText::check(&request).ok()?;
-    let reach = || platform::open_handle_cached(&spelling.raw);
-    let handle = reach().ok()?;
-    let status = platform::status_cached(&handle)?;
-    if !is_known_local(status.facts.identity.device) {
+    // A path that the kernel resolves without a link or `..` is its own canonical name.
+    let canonical = spelling.normalized.clone();
+    if canonical.components().any(|part| part == Component::ParentDir) {
         return None;
     }
-    let (canonical, object) =
-        resolve::opened_object((handle, status), (&spelling.raw, request.access), reach).ok()?;
-    match object {
-        // A file with several hard links needs a search, which may block.
-        OpenedObject::File { .. } if links::needs_search(&object) => return None,
-        OpenedObject::File { .. } | OpenedObject::Directory { .. } => {}
-        OpenedObject::Special { .. } | OpenedObject::Link { .. } | OpenedObject::Unresolved { .. } => {
-            return None;
-        }
+    let handle = platform::open_without_links_cached(&canonical).ok()?;
+    let FileStatus { kind, facts } = platform::status_cached(&handle)?;
+    if !is_known_local(facts.identity.device) {
+        return None;
     }
+    let object = match (kind, spelling.ending) {
+        // A file with several names needs a search, which may block, and one without a name was deleted.
+        (FileType::RegularFile, PathEnding::Unspecified) if facts.links == 1 => {
+            OpenedObject::File { handle, facts, location: None }
+        }
+        (FileType::Directory, _) => OpenedObject::Directory { handle, facts, location: None },
+        _ => return None,
+    };
     Some(OpenedPath::new(request, spelling, canonical, object))
 }
 
@@ -149,9 +153,8 @@ mod tests {
     fn cached_open_reaches_the_same_object() {
         let fixture = WorkspaceFixture::new();
         let path = fixture.file("ws/file", "content");
-        fixture.link("ws/link", &path);
-        let slow = open(read(&fixture.path("ws/link"))).unwrap();
-        let fast = try_open_cached(read(&fixture.path("ws/link"))).map_err(|_| "given back");
+        let slow = open(read(&path)).unwrap();
+        let fast = try_open_cached(read(&path)).map_err(|_| "given back");
         if !crate::testing::has_openat2() {
             assert_eq!(fast.err(), Some("given back"), "only `openat2` can open from a cache");
             return;
@@ -176,12 +179,18 @@ mod tests {
     #[test]
     fn uncached_paths_are_returned_to_the_caller() {
         let fixture = WorkspaceFixture::new();
-        fixture.file("ws/file", "content");
+        let file = fixture.file("ws/file", "content");
         fixture.link("ws/dangling", "nowhere");
+        fixture.link("ws/link", &file);
+        fixture.link("folder", &fixture.path("ws"));
         let _ = open(read(&fixture.path("ws/file")));
         let given_back = |call: SinglePathCall| try_open_cached(call).is_err();
         assert!(given_back(read(&fixture.path("ws/missing"))));
         assert!(given_back(read(&fixture.path("ws/dangling"))));
+        assert!(given_back(read(&fixture.path("ws/link"))), "its name is not its own");
+        assert!(given_back(read(&fixture.path("folder/file"))), "nor the name of a file in it");
+        assert!(given_back(read(&fixture.path("ws/../ws/file"))), "the kernel resolves `..`");
+        assert!(given_back(read(&fixture.path("ws/file/"))), "not a directory");
         assert!(given_back(SinglePathCall::at(&fixture.path("ws/file"), PathAccess::Write)));
         assert!(given_back(read(std::path::Path::new("/dev/null"))));
         assert!(given_back(read(std::path::Path::new("/proc/self/status"))), "not a local volume");

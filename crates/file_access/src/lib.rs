@@ -32,6 +32,9 @@ mod unresolved;
 #[cfg(target_os = "linux")]
 mod crashes;
 #[cfg(test)]
+#[cfg(target_os = "linux")]
+mod opening_modes;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod testing;

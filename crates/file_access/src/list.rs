@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::time::SystemTime;
 
 use rustix::fs::{Dir, FileType};
@@ -28,6 +29,14 @@ pub struct FolderListing {
     pub total: u64,
     /// True if there are more entries than listed.
     pub truncated: bool,
+}
+
+/// Entries of a directory in the order of the file system, from a position on. Holds no names.
+pub struct DirectoryScan<'a> {
+    names: Dir,
+    folder: &'a OwnedFd,
+    canonical: &'a Path,
+    position: u64,
 }
 
 /// One entry of a directory.
@@ -68,6 +77,47 @@ impl OpenedPath {
         let (names, total) = first_names(self.reopen(ObjectKind::Directory)?, most).map_err(failed)?;
         let entries = names.into_iter().filter_map(|name| read_entry(handle, name)).collect();
         Ok(FolderListing { entries, total, truncated: total > most as u64 })
+    }
+}
+
+impl OpenedPath {
+    /// Begins to read the directory in the order of the file system: at its start for position 0, or after the entry
+    /// behind which a scan had this position.
+    pub fn scan(&self, position: u64) -> Result<DirectoryScan<'_>, AccessError> {
+        let OpenedObject::Directory { handle, .. } = &self.object else {
+            return Err(self.wrong_kind_error("directory"));
+        };
+        let failed = |errno: Errno| AccessError::io("listing", &self.canonical, errno);
+        let mut names = Dir::new(self.reopen(ObjectKind::Directory)?).map_err(failed)?;
+        if position > 0 {
+            platform::seek_directory(&mut names, position).map_err(failed)?;
+        }
+        Ok(DirectoryScan { names, folder: handle, canonical: &self.canonical, position })
+    }
+}
+
+impl DirectoryScan<'_> {
+    /// Returns the next name, or `None` at the end.
+    pub fn next_name(&mut self) -> Result<Option<OsString>, AccessError> {
+        while let Some(found) = self.names.read() {
+            let found = found.map_err(|errno| AccessError::io("listing", self.canonical, errno))?;
+            self.position = platform::position_after(&found, self.position);
+            let name = OsStr::from_bytes(found.file_name().to_bytes());
+            if name != "." && name != ".." {
+                return Ok(Some(name.to_owned()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the position after the last name.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Reads the metadata of a name. Returns `None` if it no longer exists.
+    pub fn entry(&self, name: OsString) -> Option<DirectoryEntry> {
+        read_entry(self.folder, name)
     }
 }
 

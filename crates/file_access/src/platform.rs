@@ -27,8 +27,8 @@ compile_error!("Sinew opens paths on Linux and macOS only: write src/platform/ f
 
 pub(crate) use system::{
     MAX_PATH_BYTES, MAX_SYMLINKS, check_write_access, copy_attributes, is_local, is_magic_link, open_handle,
-    open_handle_at, open_handle_cached, open_handle_nofollow, path_of, read_cached, reopen_directory,
-    reopen_for_reading, status_cached, sync_file,
+    open_handle_at, open_handle_nofollow, open_without_links_cached, path_of, position_after, read_cached,
+    reopen_directory, reopen_for_reading, seek_directory, status_cached, sync_file,
 };
 
 /// Result of copying the attributes of a file.

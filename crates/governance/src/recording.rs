@@ -23,21 +23,29 @@ impl Policy {
         recording
     }
 
-    /// Describes what `for_recording` makes possible in the workspace at `root`, one line per tool and list.
+    /// Describes what `for_recording` makes possible in the workspace at `root`, one line per tool and list. Projects that
+    /// restrict calls there are named, because their policies stay in force.
     pub fn recording_effects(&self, root: &Path) -> Vec<String> {
+        let overlaps = |project: &Path| project.starts_with(root) || root.starts_with(project);
+        let projects = self.project_policies().map(|(project, _)| project).filter(|one| overlaps(one));
+        let projects: Vec<String> = projects.map(|one| one.display().to_string()).collect();
+        let but = match projects.as_slice() {
+            [] => String::new(),
+            list => format!(", as far as the policy of the project {} permits it", list.join(", ")),
+        };
         let root = root.display();
         let mut effects = Vec::new();
         for (name, rules) in self.tools.iter().filter(|(_, rules)| rules.shadow.is_none()) {
             if rules.allowed_paths.is_some() {
-                effects.push(format!("{name}: every path in {root} that no rule forbids"));
+                effects.push(format!("{name}: every path in {root} that no rule forbids{but}"));
             }
             if rules.commands.allowed.is_some() {
                 effects.push(format!(
-                    "{name}: every program that no rule forbids, in a sandbox that can change only {root}"
+                    "{name}: every program that no rule forbids, in a sandbox that can change only {root}{but}"
                 ));
             }
             if rules.hosts.is_some() {
-                effects.push(format!("{name}: every host that the outbound gateway allows"));
+                effects.push(format!("{name}: every host that the outbound gateway allows{but}"));
             }
         }
         effects

@@ -1,9 +1,9 @@
 //! Index of the ledger: a SQLite file with the positions of records, so that queries over a million records
 //! are fast.
 //!
-//! The index is derived data. A background thread fills it from the segments and rebuilds it whenever it does
-//! not match them; no call waits for it. Every result is checked against the line it points to, but missing
-//! results are not detected. One decision depends on it: detecting a repeated call by its idempotency key.
+//! The index is derived data. A background thread fills it from the segments when the ledger is idle or a query wants
+//! it, and rebuilds it whenever it does not match them; no call waits for it. Every result is checked against the line
+//! it points to, but missing results are not detected. No decision depends on it.
 
 pub(crate) mod fill;
 pub(crate) mod search;

@@ -100,6 +100,7 @@ impl Ledger {
             unsynced: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             indexed: AtomicU64::new(0),
+            index_wanted: AtomicBool::new(false),
             older_bytes: AtomicU64::new(0),
             pressure: watch::Sender::new(SizeLimitPressure::default()),
             closing: AtomicBool::new(false),
@@ -307,8 +308,10 @@ impl Ledger {
         crate::verify(&self.shared.folder, &options)
     }
 
-    /// Returns a reader of this folder.
+    /// Returns a reader of this folder. Its queries read the records that are not indexed from the segments, so
+    /// the index is filled soon, even under load.
     pub fn reader(&self) -> LedgerReader {
+        self.shared.index_wanted.store(true, Ordering::Relaxed);
         LedgerReader::new(&self.shared.folder)
     }
 

@@ -2,17 +2,20 @@
 
 use std::{
     collections::HashMap,
-    fs::File,
+    fs::{self, File},
+    io,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
+use jiff::Timestamp;
+use memchr::memmem::Finder;
 use tool::CallId;
 
 use crate::{
     LedgerError, LedgerRecord, RecordFilter,
     index::search::{IndexSnapshot, RecordPosition},
-    lines::ReverseLines,
+    lines::{ReverseLines, SegmentLines},
     private_file,
     search_fields::SearchFields,
     segment::{self, Segment},
@@ -59,6 +62,31 @@ impl LedgerReader {
                 Some(found) => records.extend(found),
                 // The index does not match the segments, which are authoritative.
                 None => return self.scan(filter, 0, limit),
+            }
+        }
+        Ok(records)
+    }
+
+    /// Returns the decisions with an idempotency key since a time, oldest first. Reads every segment that was written
+    /// since then, and not the index, which may miss a record.
+    pub fn decisions_with_key(&self, since: Timestamp) -> Result<Vec<LedgerRecord>, LedgerError> {
+        let field = Finder::new(r#""idempotency_key":""#);
+        let mut records = Vec::new();
+        for segment in segment::list(&self.folder)? {
+            let failed = |error| LedgerError::io("read", &segment.path)(error);
+            let mut lines = match SegmentLines::open(&segment) {
+                // Retention removed the segment between listing and opening.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(failed)?,
+            };
+            let written = fs::metadata(&segment.path).and_then(|file| file.modified());
+            if written.is_ok_and(|at| Timestamp::try_from(at).is_ok_and(|written| written < since)) {
+                continue;
+            }
+            while let Some(line) = lines.next_line().map_err(failed)? {
+                let text = line.without_newline().filter(|text| field.find(text).is_some());
+                let record = text.and_then(LedgerRecord::parse).filter(|record| record.time >= since);
+                records.extend(record.filter(|record| record.entry.kind() == "decision"));
             }
         }
         Ok(records)

@@ -63,6 +63,8 @@ pub(crate) struct LedgerShared {
     pub(crate) unsynced: AtomicBool,
     pub(crate) syncs: AtomicU64,
     pub(crate) indexed: AtomicU64,
+    /// A query would be faster with a complete index.
+    pub(crate) index_wanted: AtomicBool,
     /// Bytes of all segments except the open one, as of the last scan of the folder.
     pub(crate) older_bytes: AtomicU64,
     pub(crate) pressure: watch::Sender<SizeLimitPressure>,

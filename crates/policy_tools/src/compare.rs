@@ -7,11 +7,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use governance::Policy;
 use governance::files::{RunningCalls, SecretAction};
 use governance::rules::{
     EffectivePolicy, GatewayRules, HostRule, ModeRules, PrivateAddressRule, SafetyRules, SecretRule,
 };
+use governance::{Policy, Workspaces};
 use serde::Serialize;
 use tool::{Mode, RuleRef, ToolDefinition};
 
@@ -47,17 +47,17 @@ pub struct PolicyDifference {
 
 /// Returns every difference that the new policy makes for these tools. Empty if the files have the same text
 /// and the same meaning; the meaning can differ alone, because symbolic links in path patterns are resolved
-/// at load.
+/// at load. `workspaces` are those of the old policy, where a tool without a list of paths may work.
 pub fn compare_policies<'a>(
-    old: &Policy,
-    new: &Policy,
+    (old, new): (&Policy, &Policy),
+    workspaces: &Workspaces,
     definitions: impl IntoIterator<Item = &'a ToolDefinition>,
 ) -> Vec<PolicyDifference> {
     let mut found = Vec::new();
     for definition in definitions {
         let (before, after) = (EffectivePolicy::new(old, definition), EffectivePolicy::new(new, definition));
         per_tool::compare_modes(&before, &after, &mut found);
-        per_tool::compare_rules(&before, &after, ComparedLayer::Home, &mut found);
+        per_tool::compare_rules(&before, &after, ComparedLayer::Home(workspaces), &mut found);
     }
     for mode in Mode::ALL {
         compare_mode(old, new, mode, &mut found);

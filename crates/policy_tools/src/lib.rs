@@ -33,7 +33,7 @@ pub use lint::{lint, lint_between};
 pub use reach::{ToolReach, reach};
 pub use recorded_policy::{LearnedEntry, LearnedPolicy, RecordedUse, learn_policy};
 pub use suggest::{
-    ObservedCall, OperatorAnswer, ReplayEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind,
-    suggest,
+    MIN_CALLS, ObservedCall, OperatorAnswer, ReplayEffect, SuggestContext, SuggestReport, Suggestion,
+    SuggestionKind, suggest,
 };
 pub use trial::{PolicyTestResult, PolicyTests, PolicyTestsFile};

@@ -29,9 +29,9 @@ pub use expression::{Attendance, EXPRESSION_GRAMMAR, ExpressionError, Question};
 
 /// Assumptions of every answer.
 pub const ASSUMPTIONS: [&str; 5] = [
-    "names lead to no symbolic link, and no file exists there yet: hard links, git directories and sizes can only refuse more",
+    "names lead to no symbolic link, and no file exists there yet (existing files, hard links and git directories can only refuse more)",
     "no call was made before: a rate limit of 0 counts, others do not",
-    "the caller works outside of every project, and its arguments are valid",
+    "the caller works outside of every project (in one, its policy also applies), and its arguments are valid",
     "names have no zero-width or combining characters",
     "a sandboxed program may do whatever its sandbox permits; `run` is about the programs that calls name",
 ];

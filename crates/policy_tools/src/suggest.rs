@@ -32,7 +32,7 @@ use tool_record::ToolRecord;
 pub(crate) use user_file_edit::flow_text;
 
 /// Fewest recorded calls from which a rule counts as unused.
-const MIN_CALLS: usize = 50;
+pub const MIN_CALLS: usize = 50;
 
 /// Everything that the recorded calls are judged with.
 pub struct SuggestContext<'a> {

@@ -130,7 +130,9 @@ impl From<SandboxError> for Failure {
     fn from(error: SandboxError) -> Failure {
         let (kind, hint) = match &error {
             SandboxError::ProgramNotFound { .. } => {
-                (FailureKind::NotFound, "install it, or use an installed program")
+                let hint = "install it in a system folder, or add its folder to `program_folders` of the tool in tools.yaml; \
+                            `run_tests` and `run_linter` also find programs in the `.venv` of a project";
+                (FailureKind::NotFound, hint)
             }
             SandboxError::StartFailed { .. } => {
                 (FailureKind::Unreadable, "the sandbox was set up, but the program did not start")

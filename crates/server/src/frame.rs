@@ -73,16 +73,6 @@ pub(crate) struct InputLine<'a> {
     pub(crate) received_at: Instant,
     /// Budget share, to be held as long as the parsed message.
     pub(crate) share: BudgetShare,
-    pub(crate) next_line: NextLine,
-}
-
-/// State of the buffer behind a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextLine {
-    /// Another complete line is buffered.
-    Buffered,
-    /// At most a partial line is buffered.
-    NotBuffered,
 }
 
 /// Reason why a stream cannot be read any further.
@@ -150,10 +140,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         share.trim(range.len());
         // The rest of the buffer arrived in the same read as the end of this line.
         self.line_started = (self.start < self.buffer.len()).then_some(self.last_read);
-        let next_line = self.next_line();
         let line = self.buffer.get(range).unwrap_or_default();
         Ok(match std::str::from_utf8(line) {
-            Ok(text) => LineFrame::Line(InputLine { text, received_at, share, next_line }),
+            Ok(text) => LineFrame::Line(InputLine { text, received_at, share }),
             Err(_) => LineFrame::NotUtf8(find_request_id(line)),
         })
     }
@@ -234,11 +223,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         (self.start, self.scanned) = (newline + 1, newline + 1);
         let line = self.buffer.get(start..newline).unwrap_or_default();
         Some(start..newline - usize::from(line.ends_with(b"\r")))
-    }
-
-    fn next_line(&self) -> NextLine {
-        let rest = self.buffer.get(self.scanned..).unwrap_or_default();
-        if memchr(b'\n', rest).is_some() { NextLine::Buffered } else { NextLine::NotBuffered }
     }
 
     /// Returns a reason to refuse the unfinished line already, if there is one.
@@ -390,16 +374,6 @@ mod tests {
         while let LineFrame::Line(line) = reader.next().await.unwrap() {
             assert_eq!(line.text.len(), 99);
             assert!(reader.buffer.capacity() <= INITIAL_BUFFER_BYTES, "{}", reader.buffer.capacity());
-        }
-    }
-
-    #[tokio::test]
-    async fn reader_reports_whether_another_line_is_buffered() {
-        let mut reader = LineReader::new(&b"a\nb\nc\nd"[..], LIMIT, MessageBudget::new());
-        for expect in [NextLine::Buffered, NextLine::Buffered, NextLine::NotBuffered] {
-            assert!(
-                matches!(reader.next().await.unwrap(), LineFrame::Line(line) if line.next_line == expect)
-            );
         }
     }
 

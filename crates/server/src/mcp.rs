@@ -9,12 +9,12 @@ pub(crate) mod call;
 pub(crate) mod initialize;
 pub(crate) mod list;
 pub(crate) mod listen;
+pub(crate) mod model_text;
 pub(crate) mod progress;
 pub(crate) mod task_table;
 pub(crate) mod tasks;
 
 mod era;
-mod model_text;
 mod result;
 mod task_run;
 mod task_view;

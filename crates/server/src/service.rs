@@ -68,8 +68,6 @@ pub(crate) enum MethodReply {
     Immediate(RpcReply),
     /// Sent when the result is ready, concurrently with other requests; started in the order of the lines.
     Deferred(PendingReply),
-    /// Like `Deferred`, without an order: if more lines are buffered, any idle worker thread may start it.
-    DeferredUnordered(PendingReply),
     /// Sent immediately, followed by notifications until the client closes the connection.
     ThenNotify(RpcReply, NotificationTask),
     /// No reply, only notifications until the request is cancelled or the connection ends.
@@ -97,10 +95,6 @@ impl MethodReply {
 
     pub(crate) fn deferred(reply: impl Future<Output = RpcReply> + Send + 'static) -> Self {
         MethodReply::Deferred(Box::pin(reply))
-    }
-
-    pub(crate) fn deferred_unordered(reply: impl Future<Output = RpcReply> + Send + 'static) -> Self {
-        MethodReply::DeferredUnordered(Box::pin(reply))
     }
 
     /// Confirms a subscription and sends its notifications.

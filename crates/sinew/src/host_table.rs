@@ -28,6 +28,9 @@ pub(crate) const EMBEDDED: [(&str, &str); 4] = [
     ("cursor", include_str!("../../../config/hosts/cursor.yaml")),
 ];
 
+/// Prefix of the name of a built-in file, which tells a reader of a rule that no such file was written.
+const BUILT_IN: &str = "built-in/";
+
 /// Hosts that do not ask their user if a hook answers `ask`.
 const HOSTS_WITHOUT_ASK: [&str; 2] = ["codex", "cursor"];
 
@@ -56,7 +59,7 @@ pub(crate) fn load_with(
         let document = if path_exists(&file)? {
             Document::read_trusted(&file)
         } else {
-            Document::from_text(&format!("config/hosts/{name}.yaml"), text)
+            Document::from_text(&format!("{BUILT_IN}hosts/{name}.yaml"), text)
         };
         let document = document.map_err(CommandError::configuration)?;
         let host = check_table(name, &document, scrutiny).map_err(|errors| {
@@ -146,7 +149,9 @@ fn host_tool(
         tool = tool.with_commands(define(CommandTreatment::AsCommand)?);
     }
     if let Some(asks) = &row.requires_approval {
-        let (file, id) = (format!("hosts/{host}.yaml"), format!("{governed}.requires_approval"));
+        let file = format!("hosts/{host}.yaml");
+        let file = if document.name().starts_with(BUILT_IN) { format!("{BUILT_IN}{file}") } else { file };
+        let id = format!("{governed}.requires_approval");
         tool = tool.with_approval_rule(RuleRef { file: file.into(), line: asks.line, id: id.into() });
     }
     if row.curated == Some(false) {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use governance::files::PROJECT_POLICY;
+use serde_json::Value;
 use strict_yaml::{Document, YamlNode, YamlNodeKind};
 
 use crate::exit::CommandError;
@@ -14,7 +15,7 @@ use crate::terminal::{escape_invisible_line, print_message};
 /// Purpose of a project, with the policy that fits it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProjectPreset {
-    /// Write code; ask before files are deleted; file tools cannot change the CI configuration.
+    /// Write code; ask before files are deleted; no tool changes the CI configuration, and programs do not see it.
     Coding,
     /// Read only.
     Review,
@@ -66,6 +67,7 @@ impl ProjectPreset {
 fn show(name: &str, text: &str) -> Result<(), CommandError> {
     let document = Document::from_text(name, text).map_err(CommandError::failed)?;
     let mut table = Table::default();
+    table.set_header(["TOOL", "RULE", "VALUE"]);
     for row in rows(&document.tree().map_err(CommandError::failed)?, "") {
         table.add_row(row);
     }
@@ -81,10 +83,23 @@ fn rows(node: &YamlNode, tool: &str) -> Vec<[String; 3]> {
         (YamlNodeKind::Mapping(_), "") => rows(value, &key.value),
         _ => {
             let tool = if tool.is_empty() { "every tool" } else { tool };
-            vec![[tool.to_owned(), key.value.clone(), value.to_json().to_string()]]
+            vec![[tool.to_owned(), key.value.clone(), flow_text(&value.to_json())]]
         }
     };
     node.entries().iter().flat_map(row).collect()
+}
+
+/// Returns a value as a file would state it in one line, without quotes.
+fn flow_text(value: &Value) -> String {
+    match value {
+        Value::Array(items) => format!("[{}]", items.iter().map(flow_text).collect::<Vec<_>>().join(", ")),
+        Value::Object(entries) => {
+            let entry = |(key, value): (&String, &Value)| format!("{key}: {}", flow_text(value));
+            format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 const CODING: &str = "\
@@ -93,7 +108,10 @@ forbidden_paths: [\"**/.env\", \"**/.env.*\"]
 tools:
   write_file: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
   edit_file: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
+  create_directory: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
   delete_file: {requires_approval: true, forbidden_paths: [.github/**, .gitlab-ci.yml]}
+  run_command: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
+  run_tests: {forbidden_paths: [.github/**, .gitlab-ci.yml]}
 ";
 
 const REVIEW: &str = "\
@@ -129,6 +147,8 @@ tools:
   edit_file: {forbidden_paths: {add: [\"@ci\"]}}
   create_directory: {forbidden_paths: {add: [\"@ci\"]}}
   delete_file: {requires_approval: true, forbidden_paths: {add: [\"@ci\"]}}
+  run_command: {forbidden_paths: {add: [\"@ci\"]}}
+  run_tests: {forbidden_paths: {add: [\"@ci\"]}}
 ";
 
 const HOME_REVIEW: &str = "\

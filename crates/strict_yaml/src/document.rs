@@ -59,7 +59,7 @@ impl Document {
         Self::read_from(path, file)
     }
 
-    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link counts as present.
+    /// Like `read_trusted`, but returns `None` if the path does not exist. A dangling link counts as present.
     pub fn read_trusted_if_present(path: &Path) -> Result<Option<Self>, DocumentError> {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -292,7 +292,9 @@ mod tests {
         for text in ["1_000", "\"5\"", "'5'", "0x10"] {
             check(&typed(text), (3, 26), "expected a number", Some("without quotes or separators"));
         }
-        check("tools:\n  a:\n    rate_limit_per_hour: -1\n", (3, 26), "", None);
+        for wrong in ["-1", "lots", "5000000000"] {
+            check(&typed(wrong), (3, 26), "expected a whole number from 0 to 4294967295", None);
+        }
         check("tools: [a]\n", (1, 8), "expected", None);
         check("tools:\n  a: {allowed_paths: [/x}\n", (2, 22), "not valid YAML", None);
         check("tools:\n  a: \"cut", (2, 6), "not valid YAML", None);

@@ -57,7 +57,20 @@ fn message_and_suggestion(error: &Error) -> (String, Option<String>) {
         Error::InvalidBooleanStrict { .. } => ("expected `true` or `false`".to_owned(), None),
         Error::Budget { .. } => ("the file is too complex".to_owned(), None),
         Error::Message { msg, .. } => (msg.clone(), None),
-        other => (UserMessageFormatter.format_message(other).into_owned(), None),
+        other => (without_rust_types(UserMessageFormatter.format_message(other).into_owned()), None),
+    }
+}
+
+/// Replaces the name of a Rust number type by the numbers that it holds.
+fn without_rust_types(message: String) -> String {
+    let whole = |most: u64| format!("expected a whole number from 0 to {most}");
+    match message.as_str() {
+        "invalid u8" => whole(u8::MAX.into()),
+        "invalid u16" => whole(u16::MAX.into()),
+        "invalid u32" => whole(u32::MAX.into()),
+        "invalid u64" | "invalid usize" => whole(u64::MAX),
+        "invalid f32" | "invalid f64" => "expected a number".to_owned(),
+        _ => message,
     }
 }
 

@@ -106,6 +106,11 @@ impl Caller {
         self.is_same_party(other) && self.bound_key() == other.bound_key()
     }
 
+    /// Returns true if two calls of agents come from the same process, whatever names and worker sessions it uses.
+    pub fn is_same_process(&self, other: &Caller) -> bool {
+        self.bound_key().is_some_and(|key| other.bound_key() == Some(key))
+    }
+
     /// Returns a digest that identifies the party and its process, as a key for state that no other process may
     /// find.
     pub fn instance_digest(&self) -> String {

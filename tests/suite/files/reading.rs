@@ -1,5 +1,6 @@
 //! `read_file`, `list_directory` and `search_files` on real files.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::time::{Duration, Instant};
 
@@ -268,6 +269,33 @@ fn directory_is_listed_by_depth_in_order_and_in_pages() {
     let listed = scene.output_of("list_directory", json!({"path": ".", "depth": 5}));
     std::fs::set_permissions(shut, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(listed["unreadable"], json!(["a/deep"]));
+}
+
+#[test]
+fn large_directory_is_listed_in_parts() {
+    let mut scene = FileToolFixture::new();
+    let all: BTreeSet<String> = (0..10_100).map(|number| format!("n{number:05}")).collect();
+    let folder = scene.daemon.home().workspace().join("large");
+    std::fs::create_dir(&folder).unwrap();
+    all.iter().for_each(|name| std::fs::write(folder.join(name), "x").unwrap());
+    let (mut seen, mut arguments) = (Vec::new(), json!({"path": "large", "max_entries": 4000}));
+    loop {
+        let page = scene.result_of("list_directory", arguments.clone());
+        let entries = page["output"]["entries"].as_array().unwrap();
+        assert!(entries.len() <= 4000 && entries.iter().all(|entry| entry["size"] == 1), "{page}");
+        assert_eq!(page["output"]["complete"], false);
+        seen.extend(entries.iter().map(|entry| entry["name"].as_str().unwrap().to_owned()));
+        arguments["cursor"] = page["output"]["next_cursor"].clone();
+        assert_eq!(page["metadata"]["truncated"].is_object(), !arguments["cursor"].is_null());
+        if arguments["cursor"].is_null() {
+            break;
+        }
+    }
+    assert_eq!((seen.len(), seen.into_iter().collect()), (all.len(), all));
+    let found = scene.output_of("list_directory", json!({"path": "large", "glob": "*99"}));
+    assert_eq!((found["entries"].as_array().unwrap().len(), &found["total"]), (101, &json!(101)));
+    arguments = json!({"path": "large", "cursor": "at.zz"});
+    assert_eq!(scene.failure_of("list_directory", arguments).0, "conflict");
 }
 
 #[test]

@@ -80,6 +80,13 @@ fn refusals_are_short_and_free_of_operator_words() {
 }
 
 #[test]
+fn command_that_needs_a_shell_is_explained() {
+    let daemon = Daemon::start();
+    let text = text_of(&mut connect(&daemon), "run_command", json!({"command": "ls | wc"}));
+    assert!(text.contains("no shell runs it") && text.contains("Example: {\"command\":["), "{text}");
+}
+
+#[test]
 fn refusal_lists_the_permitted_commands() {
     let daemon = Daemon::start();
     let text = text_of(&mut connect(&daemon), "run_command", json!({"command": ["curl", "x"]}));

@@ -82,6 +82,14 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: |session| suite_tests::run(session, "campaigns::races"),
     },
     Campaign {
+        name: "by-name",
+        promise: "file tools that open paths by name behave and resist races like those that use openat2",
+        target: 250,
+        unit: "tests",
+        guard: "",
+        run: crate_tests::by_name,
+    },
+    Campaign {
         name: "canaries",
         promise: "no secret in a call is stored, shown or sent",
         target: 1_000,

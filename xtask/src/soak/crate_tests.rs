@@ -1,9 +1,11 @@
 //! Campaigns that are tests or examples of one crate. They run to their count, whatever the duration.
 
-use anyhow::Result;
+use std::process::Command;
+
+use anyhow::{Result, bail};
 
 use crate::process;
-use crate::project::Profile;
+use crate::project::{self, Profile};
 
 use super::campaign::Session;
 use super::summary::Summary;
@@ -44,6 +46,34 @@ pub(crate) fn layers(session: &Session<'_>) -> Result<Summary> {
     Ok(Summary { figure: session.count, notes: String::new() })
 }
 
+/// Runs the tests of `file_access` by name and with the handles of macOS, and the tests of file tools and of races
+/// against a daemon without `openat2`. The figure counts the tests that passed.
+pub(crate) fn by_name(session: &Session<'_>) -> Result<Summary> {
+    let binary = project::build_binary(session.root, session.profile)?;
+    let (minutes, seed) = (session.minutes.to_string(), session.seed.to_string());
+    let crate_tests = ["-p", "file_access", "--lib", "--", "--skip", "crashes::"];
+    let suite = ["-p", "tests", "--test", "sinew", "--", "files::", "campaigns::races", "--test-threads=2"];
+    let mut passed = 0;
+    for (mode, arguments) in
+        [("as_macos", &crate_tests[..]), ("by_name", &crate_tests[..]), ("by_name", &suite[..])]
+    {
+        let mut tests = cargo_test(session);
+        tests.args(arguments).env("SINEW_TESTS_OPEN", mode).env("SINEW_BIN", &binary);
+        tests.envs([("SINEW_SOAK_MINUTES", &minutes), ("SINEW_SOAK_SEED", &seed)]);
+        let ended = process::watch(&mut tests, |line| passed += passed_in(line))?;
+        if ended == process::Ended::Badly {
+            bail!("the output above shows the tests that failed with `{mode}`");
+        }
+    }
+    Ok(Summary { figure: passed, notes: format!("{minutes} min of exchanged names among them") })
+}
+
+/// Number of passed tests in the last line of a test program.
+fn passed_in(line: &str) -> u64 {
+    let rest = line.strip_prefix("test result: ok. ").unwrap_or_default();
+    rest.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 /// Runs calls that need approval through random orders of events.
 pub(crate) fn schedules(session: &Session<'_>) -> Result<Summary> {
     let (count, seed) = (session.count.to_string(), session.seed.to_string());
@@ -64,9 +94,13 @@ pub(crate) fn queries(session: &Session<'_>) -> Result<Summary> {
 }
 
 fn run(session: &Session<'_>, arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+    process::run(cargo_test(session).args(arguments).envs(variables.iter().copied()))
+}
+
+fn cargo_test(session: &Session<'_>) -> Command {
     let mut tests = session.root.cargo(&["test"]);
     if session.profile == Profile::Release {
         tests.arg("--release");
     }
-    process::run(tests.args(arguments).envs(variables.iter().copied()))
+    tests
 }

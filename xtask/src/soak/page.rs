@@ -1,4 +1,4 @@
-//! `docs/assurance.md`: its tables, from the list of campaigns and the saved results.
+//! Tables of `docs/assurance.md` and of `SECURITY.md`, from the list of campaigns and the saved results.
 
 use anyhow::{Context, Result};
 
@@ -12,34 +12,45 @@ use super::summary::CampaignResult;
 /// Page of the campaigns, and the saved results.
 pub(crate) const PAGE: &str = "docs/assurance.md";
 pub(crate) const DATA: &str = "docs/assurance.ndjson";
+/// Page of the promises, which name the campaigns.
+const PROMISES: &str = "SECURITY.md";
 
 const MARKS: (&str, &str) =
     ("<!-- written by `cargo xtask soak --save` -->", "<!-- end of the written part -->");
 
+/// Pages with a written part, and the function that writes it.
+const PAGES: [(&str, fn(&[CampaignResult]) -> String); 2] = [(PAGE, tables), (PROMISES, last_runs)];
+
 /// Saves a result and writes the tables of the page.
 pub(crate) fn save(root: &Root, result: &CampaignResult) -> Result<()> {
-    let (page, data) = (root.path().join(PAGE), root.path().join(DATA));
+    let data = root.path().join(DATA);
     let saved = std::fs::read_to_string(&data).unwrap_or_default();
     let results = merge(parse(&saved)?, result);
     let lines: String = results.iter().map(|result| result.line() + "\n").collect();
     std::fs::write(&data, lines)?;
-    let text = std::fs::read_to_string(&page).with_context(|| format!("no page at `{PAGE}`"))?;
-    let text = marked_part::replace(&text, MARKS, &tables(&results))
-        .with_context(|| format!("`{PAGE}` lacks one of its two marks"))?;
-    Ok(std::fs::write(page, text)?)
+    for (name, write) in PAGES {
+        let page = root.path().join(name);
+        let text = std::fs::read_to_string(&page).with_context(|| format!("no page at `{name}`"))?;
+        let text = marked_part::replace(&text, MARKS, &write(&results))
+            .with_context(|| format!("`{name}` lacks one of its two marks"))?;
+        std::fs::write(page, text)?;
+    }
+    Ok(())
 }
 
-/// Reports a page whose tables are not those of the saved results.
+/// Reports pages whose tables are not those of the saved results.
 pub(crate) fn drift(tree: &Tree) -> Vec<Finding> {
-    let finding = |message: String| vec![Finding::error(PAGE, 1, message)];
-    let (Some(page), Some(data)) = (tree.file(PAGE), tree.file(DATA)) else {
-        return Vec::new();
+    let Some(data) = tree.file(DATA) else { return Vec::new() };
+    let results = match parse(&data.text) {
+        Ok(results) => results,
+        Err(error) => return vec![Finding::error(DATA, 1, format!("`{DATA}`: {error:#}"))],
     };
-    match parse(&data.text).map(|results| marked_part::replace(&page.text, MARKS, &tables(&results))) {
-        Err(error) => finding(format!("`{DATA}`: {error:#}")),
-        Ok(written) if written.as_ref() == Some(&page.text) => Vec::new(),
-        Ok(_) => finding("the tables are not those of the saved results: save a campaign again".to_owned()),
-    }
+    let pages = PAGES.iter().filter_map(|(name, write)| Some((*name, write, tree.file(name)?)));
+    let drifted = pages.filter(|(_, write, page)| {
+        marked_part::replace(&page.text, MARKS, &write(&results)).as_ref() != Some(&page.text)
+    });
+    let message = "the tables are not those of the saved results: save a campaign again";
+    drifted.map(|(name, ..)| Finding::error(name, 1, message.to_owned())).collect()
 }
 
 fn parse(text: &str) -> Result<Vec<CampaignResult>> {
@@ -74,6 +85,25 @@ fn tables(results: &[CampaignResult]) -> String {
     for campaign in CAMPAIGNS {
         let guard = if campaign.guard.is_empty() { "not tried yet" } else { campaign.guard };
         text.push_str(&format!("| {} | {guard} |\n", campaign.name));
+    }
+    text
+}
+
+/// Last run of each campaign, for the page whose promises name them.
+fn last_runs(results: &[CampaignResult]) -> String {
+    let mut text = "| campaign | last run | in all saved runs | date |\n|---|---:|---:|---|\n".to_owned();
+    for campaign in CAMPAIGNS {
+        let name = campaign.name;
+        match results.iter().find(|result| result.campaign == name) {
+            None => text.push_str(&format!("| {name} | not run yet | | |\n")),
+            Some(result) => {
+                let (last, total) = (grouped(result.figure), grouped(result.total));
+                text.push_str(&format!(
+                    "| {name} | {last} {} | {total} | {} |\n",
+                    campaign.unit, result.date
+                ));
+            }
+        }
     }
     text
 }
@@ -155,6 +185,12 @@ mod tests {
         };
         check(&right, &[]);
         check(&right.replace(" 5 in ", " 6 in "), &[(PAGE, 1, "save a campaign again")]);
-        assert_findings(&drift(&Tree::of(&[(PAGE, ""), (DATA, "x\n")])), &[(PAGE, 1, "not JSON")]);
+        let promises = marked_part::replace(&page, MARKS, &last_runs(&parse(&saved).unwrap())).unwrap();
+        let both = [(PAGE, &*right), (PROMISES, &*promises), (DATA, &saved)];
+        assert_findings(&drift(&Tree::of(&both)), &[]);
+        let stale = promises.replace("| kills | 5 ", "| kills | 6 ");
+        let both = [(PAGE, &*right), (PROMISES, &*stale), (DATA, &saved)];
+        assert_findings(&drift(&Tree::of(&both)), &[(PROMISES, 1, "save a campaign again")]);
+        assert_findings(&drift(&Tree::of(&[(PAGE, ""), (DATA, "x\n")])), &[(DATA, 1, "not JSON")]);
     }
 }

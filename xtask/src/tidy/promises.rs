@@ -1,4 +1,5 @@
-//! Promises of SECURITY.md: each row names tests that exist and campaigns that `cargo xtask soak` knows.
+//! Tables of promises, in SECURITY.md, and of what the policy commands state, in docs/assurance.md: each row names tests
+//! that exist, and campaigns that `cargo xtask soak` knows.
 
 use crate::soak;
 use crate::tree::Tree;
@@ -7,31 +8,38 @@ use super::{Finding, catalogue};
 
 const PAGE: &str = "SECURITY.md";
 const HEAD: &str = "| promise | how | tests | campaigns |";
+/// Page and head of each table.
+const TABLES: [(&str, &str); 2] =
+    [(PAGE, HEAD), ("docs/assurance.md", "| command | what it states | tests | campaigns |")];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
-    let Some(page) = tree.file(PAGE) else { return Vec::new() };
+    TABLES.iter().flat_map(|(page, head)| check_table(tree, page, head)).collect()
+}
+
+fn check_table(tree: &Tree, name: &str, head: &str) -> Vec<Finding> {
+    let Some(page) = tree.file(name) else { return Vec::new() };
     let mut findings = Vec::new();
-    let mut rows = page.lines().skip_while(|(_, line)| *line != HEAD);
+    let mut rows = page.lines().skip_while(|(_, line)| *line != head);
     if rows.next().is_none() {
-        return vec![Finding::error(PAGE, 1, format!("has no table of promises: it begins with `{HEAD}`"))];
+        return vec![Finding::error(name, 1, format!("has no table of promises: it begins with `{head}`"))];
     }
     for (number, row) in rows.skip(1).take_while(|(_, line)| line.starts_with('|')) {
         let cells: Vec<&str> = row.trim().trim_matches('|').split(" | ").map(str::trim).collect();
         let [_, _, tests, campaigns] = cells.as_slice() else {
-            findings.push(Finding::error(PAGE, number, "a promise has four cells"));
+            findings.push(Finding::error(name, number, "a promise has four cells"));
             continue;
         };
         let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
         if named.is_empty() {
             let message = "names no test: name one that fails if the promise is broken";
-            findings.push(Finding::error(PAGE, number, message));
+            findings.push(Finding::error(name, number, message));
         }
         for test in named.iter().filter(|test| !catalogue::exists(tree, test).unwrap_or_default()) {
-            findings.push(Finding::error(PAGE, number, format!("no test is called `{test}`")));
+            findings.push(Finding::error(name, number, format!("no test is called `{test}`")));
         }
         let campaigns = campaigns.split(',').map(str::trim).filter(|name| !name.is_empty());
-        for name in campaigns.filter(|name| !soak::names().contains(name)) {
-            findings.push(Finding::error(PAGE, number, format!("no campaign is called `{name}`")));
+        for unknown in campaigns.filter(|campaign| !soak::names().contains(campaign)) {
+            findings.push(Finding::error(name, number, format!("no campaign is called `{unknown}`")));
         }
     }
     findings

@@ -1,7 +1,7 @@
 """Tools of the daemon as tools of agent frameworks. Each framework is imported when its adapter is called.
 
-A refused or failed call is returned to the model as text, so that it can correct itself; it does not end the run
-of the agent.
+The model gets the same text as that of an MCP client, which the daemon makes. A refused or failed call is returned
+to the model too, so that it can correct itself; it does not end the run of the agent.
 """
 
 from __future__ import annotations
@@ -30,30 +30,10 @@ class Definition:
         return cls(function["name"], function.get("description", ""), function["parameters"])
 
 
-def without_operator_commands(hint: str) -> str:
-    """Removes the clauses of a hint that tell the reader to run `sinew`, which a model cannot do."""
-    if "`sinew " not in hint:
-        return hint
-    clauses = [clause for part in hint.split("; ") for clause in part.split(", or ")]
-    return "; ".join(clause for clause in clauses if "`sinew " not in clause)
-
-
-def error_text(result: _types.ExecuteResult) -> str:
-    """Text for the model about a call that did not succeed."""
-    refusal = result["metadata"].get("refusal")
-    parts = [result["error"] or "the call did not succeed"]
-    if refusal is not None:
-        hint, repair = without_operator_commands(refusal.get("hint") or ""), refusal.get("repair")
-        if hint:
-            parts.append(f"Hint: {hint}")
-        if repair:
-            parts.append(f"These arguments would be accepted: {json.dumps(repair['arguments'], ensure_ascii=False)}")
-    return "\n".join(parts)
-
-
-def output_text(output: Any) -> str:
-    """Output of a tool as text."""
-    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+def model_text(result: _types.ExecuteResult) -> str:
+    """Text for the model, made by the daemon: the output, or why the call did not succeed and how to correct it."""
+    blocks = result.get("model_content") or []
+    return "\n".join(block.get("text") or f"[{block.get('type')} content]" for block in blocks)
 
 
 def pydantic_ai_toolset(definitions: list[Definition], execute: AsyncExecute) -> Any:
@@ -62,8 +42,7 @@ def pydantic_ai_toolset(definitions: list[Definition], execute: AsyncExecute) ->
 
     def tool(definition: Definition) -> Any:
         async def run(**arguments: Any) -> Any:
-            result = await execute(definition.name, arguments)
-            return result["output"] if result["success"] else error_text(result)
+            return model_text(await execute(definition.name, arguments))
 
         return Tool.from_schema(
             run, name=definition.name, description=definition.description, json_schema=definition.parameters
@@ -78,8 +57,8 @@ def langchain_tools(definitions: list[Definition], execute: AsyncExecute, blocki
 
     def answer(result: _types.ExecuteResult) -> tuple[str, _types.ExecuteResult]:
         if not result["success"]:
-            raise ToolException(error_text(result))
-        return output_text(result["output"]), result
+            raise ToolException(model_text(result))
+        return model_text(result), result
 
     def tool(definition: Definition) -> Any:
         async def run(**arguments: Any) -> tuple[str, _types.ExecuteResult]:
@@ -112,8 +91,7 @@ def openai_agents_tools(definitions: list[Definition], execute: AsyncExecute) ->
                 arguments = json.loads(text or "{}")
             except ValueError as error:
                 return f"the arguments are not JSON: {error}"
-            result = await execute(definition.name, arguments)
-            return output_text(result["output"]) if result["success"] else error_text(result)
+            return model_text(await execute(definition.name, arguments))
 
         return FunctionTool(
             name=definition.name,

@@ -135,15 +135,18 @@ class AsyncSinew(AsyncCalls):
 
     async def as_pydantic_ai_toolset(self, *, category: str | None = None) -> Any:
         """Returns a toolset for `Agent(toolsets=[…])` of pydantic-ai."""
-        return _adapters.pydantic_ai_toolset(await self._definitions(category), self.execute)
+        return _adapters.pydantic_ai_toolset(await self._definitions(category), self._for_models().execute)
 
     async def as_langchain_tools(self, *, category: str | None = None) -> list[Any]:
         """Returns tools for LangChain and LangGraph."""
-        return _adapters.langchain_tools(await self._definitions(category), self.execute, None)
+        return _adapters.langchain_tools(await self._definitions(category), self._for_models().execute, None)
 
     async def as_openai_agents_tools(self, *, category: str | None = None) -> list[Any]:
         """Returns tools for `Agent(tools=[…])` of openai-agents."""
-        return _adapters.openai_agents_tools(await self._definitions(category), self.execute)
+        return _adapters.openai_agents_tools(await self._definitions(category), self._for_models().execute)
+
+    def _for_models(self) -> AsyncSinew:
+        return self.with_options(model_content=True)
 
     async def _definitions(self, category: str | None) -> list[_adapters.Definition]:
         listed = await self.tools("openai", category=category)

@@ -57,6 +57,8 @@ class CallOptions:
     """Repeats a refused call once with the repair that the daemon has checked."""
     on_progress: ProgressCallback | None = None
     """Called for each progress notification. The asyncio client awaits a coroutine."""
+    model_content: bool = False
+    """The result of `execute` also has `model_content`: the texts that a language model should get."""
     trace_ctx: str | Mapping[str, str] | None = None
     """W3C trace context; the default is the current span of OpenTelemetry, if that is installed."""
 
@@ -79,6 +81,8 @@ class CallOptions:
                 params[name] = value
         if self.detached or self.resumable:
             params["detached"] = True
+        if self.model_content:
+            params["model_content"] = True
         trace = self.trace_ctx if self.trace_ctx is not None else current_trace_context()
         if trace is not None:
             params["trace_ctx"] = trace if isinstance(trace, str) else dict(trace)

@@ -196,15 +196,19 @@ class Sinew(SyncCalls):
 
     def as_pydantic_ai_toolset(self, *, category: str | None = None) -> Any:
         """Returns a toolset for `Agent(toolsets=[…])` of pydantic-ai."""
-        return _adapters.pydantic_ai_toolset(self._definitions(category), self._execute_elsewhere)
+        return _adapters.pydantic_ai_toolset(self._definitions(category), self._for_models()._execute_elsewhere)
 
     def as_langchain_tools(self, *, category: str | None = None) -> list[Any]:
         """Returns tools for LangChain and LangGraph, for blocking and asyncio use."""
-        return _adapters.langchain_tools(self._definitions(category), self._execute_elsewhere, self.execute)
+        client = self._for_models()
+        return _adapters.langchain_tools(self._definitions(category), client._execute_elsewhere, client.execute)
 
     def as_openai_agents_tools(self, *, category: str | None = None) -> list[Any]:
         """Returns tools for `Agent(tools=[…])` of openai-agents."""
-        return _adapters.openai_agents_tools(self._definitions(category), self._execute_elsewhere)
+        return _adapters.openai_agents_tools(self._definitions(category), self._for_models()._execute_elsewhere)
+
+    def _for_models(self) -> Sinew:
+        return self.with_options(model_content=True)
 
     def _definitions(self, category: str | None) -> list[_adapters.Definition]:
         return self._loop.run(self._client._definitions(category))

@@ -386,9 +386,11 @@ class ExecuteParams(_ExecuteParamsRequired, total=False):
     """W3C trace context: a `traceparent`, or an object with `traceparent` and `tracestate`, or with `trace_id` and `span_id`"""
     progress_token: Any
     """string or number; `notifications/progress` with this token follow while the call runs or waits for approval"""
+    model_content: bool
+    """true: the reply also has the texts that a language model should get"""
 
 
-class ExecuteResult(TypedDict):
+class _ExecuteResultRequired(TypedDict):
     tool_name: str
     """name of the tool"""
     success: bool
@@ -401,6 +403,11 @@ class ExecuteResult(TypedDict):
     """time from the arrival of the request to the result"""
     metadata: ResultMetadata
     """ids, mode, hashes, changed files, sandbox, usage, remaining calls, the refusal: [schema](schemas/tool-result.json)"""
+
+
+class ExecuteResult(_ExecuteResultRequired, total=False):
+    model_content: list[dict[str, Any]] | None
+    """if requested: MCP content blocks with the output as text, or with the reason and the repair of a call that did not succeed"""
 
 
 class _ExplainParamsRequired(TypedDict):

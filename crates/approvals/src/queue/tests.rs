@@ -4,10 +4,16 @@
 use std::collections::BTreeMap;
 
 use ledger::entry::ApprovalEventEntry;
+use tool::caller::{CallerKey, ProcessIdentity};
 use tool::{CallId, CallerEndpoint, Mode, TraceContext};
 
 use super::*;
 use crate::schedule_rng::{SchedulePanicReport, ScheduleRng};
+
+/// Process with this number, which runs no more.
+fn process(n: usize) -> CallerKey {
+    CallerKey::Process(ProcessIdentity { pid: i32::try_from(n).unwrap(), started: Some(1) })
+}
 
 fn caller(n: usize) -> Caller {
     let session = (n > 0).then(|| format!("s{n}"));
@@ -18,7 +24,7 @@ fn caller(n: usize) -> Caller {
         connection: 1,
         client: None,
         session,
-        account: None,
+        account: Some(process(n)),
     }
 }
 
@@ -235,26 +241,26 @@ fn executed_once_and_only_if_approved_and_unchanged() {
 #[test]
 fn one_caller_or_user_cannot_fill_the_queue() {
     let mut queue = ApprovalQueue::default();
-    for n in 0..MAX_OPEN_PER_CALLER {
+    for n in 0..OPEN_SHARE.per_caller {
         let requested = queue.propose_request(&n.to_string(), "d", &terms(0, &[], 0, 10)).unwrap();
         queue.apply(&requested);
     }
     assert_eq!(
         queue.propose_request("more", "d", &terms(0, &[], 0, 10)).unwrap_err(),
-        CapacityError::Caller(MAX_OPEN_PER_CALLER)
+        CapacityError::Caller(OPEN_SHARE.per_caller)
     );
     assert!(
         queue.propose_request("more", "d", &terms(0, &[], 10, 20)).is_ok(),
         "an expired request does not count"
     );
-    // A different client name for each request is still the same user.
-    for n in MAX_OPEN_PER_CALLER..MAX_OPEN_PER_USER {
+    // A different process for each request is still the same user.
+    for n in OPEN_SHARE.per_caller..OPEN_SHARE.per_user {
         let requested = queue.propose_request(&n.to_string(), "d", &terms(n, &[], 0, 10)).unwrap();
         queue.apply(&requested);
     }
     assert_eq!(
         queue.propose_request("more", "d", &terms(99, &[], 0, 10)).unwrap_err(),
-        CapacityError::User(MAX_OPEN_PER_USER)
+        CapacityError::User(OPEN_SHARE.per_user)
     );
 }
 
@@ -270,13 +276,13 @@ fn busy_clients_leave_capacity_to_new_clients() {
         [1, 2].map(|one| (0..99).take_while(|n| ask(&format!("{one} {n}"), one).is_ok()).count()).to_vec();
     assert_eq!(
         taken,
-        [MAX_OPEN_PER_CALLER, MAX_OPEN_PER_USER - RESERVED_FOR_NEW_CALLERS - MAX_OPEN_PER_CALLER]
+        [OPEN_SHARE.per_caller, OPEN_SHARE.per_user - OPEN_SHARE.reserved - OPEN_SHARE.per_caller]
     );
-    for client in 3..3 + RESERVED_FOR_NEW_CALLERS {
+    for client in 3..3 + OPEN_SHARE.reserved {
         assert_eq!(ask(&format!("{client} first"), client), Ok(()), "it has no request yet");
         assert!(ask(&format!("{client} second"), client).is_err());
     }
-    assert_eq!(ask("last", 99), Err(CapacityError::User(MAX_OPEN_PER_USER)));
+    assert_eq!(ask("last", 99), Err(CapacityError::User(OPEN_SHARE.per_user)));
 }
 
 #[test]
@@ -296,8 +302,6 @@ fn closed_requests_are_forgotten_in_order() {
 
 #[test]
 fn open_request_is_found_by_its_process_and_a_denial_by_all() {
-    use tool::caller::CallerKey;
-
     let of_process =
         |pid| Caller { account: Some(CallerKey::of_pid(pid)), client: Some("a".to_owned()), ..caller(0) };
     let mut queue = ApprovalQueue::default();
@@ -309,7 +313,8 @@ fn open_request_is_found_by_its_process_and_a_denial_by_all() {
     let found = |queue: &ApprovalQueue, caller: &Caller| {
         queue.find_earlier("digest", caller, (at(1), at(0))).map(|(id, _)| id.clone())
     };
-    let stranger = Caller { client: Some("b".to_owned()), ..of_process(1) };
+    let renamed = Caller { client: Some("b".to_owned()), session: Some("s".to_owned()), ..of_process(1) };
+    let stranger = Caller { client: Some("b".to_owned()), ..of_process(3) };
     assert_eq!(found(&queue, &of_process(1)).as_deref(), Some("q"));
     assert_eq!(found(&queue, &of_process(2)), None, "a process that copied the name");
     queue.apply(&queue.propose_grant("q", "operator", at(1), at(50)).unwrap());
@@ -325,5 +330,10 @@ fn open_request_is_found_by_its_process_and_a_denial_by_all() {
     let after =
         |caller: &Caller| queue.find_earlier("digest", caller, (at(4), at(0))).map(|(id, _)| id.clone());
     assert_eq!(after(&of_process(2)).as_deref(), Some("no"), "a restart does not repeat a denied question");
+    assert_eq!(
+        after(&renamed).as_deref(),
+        Some("no"),
+        "nor does another name or worker session of the process"
+    );
     assert_eq!(after(&stranger), None);
 }

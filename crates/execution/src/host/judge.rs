@@ -110,8 +110,8 @@ pub(super) enum HostCallSubject<'h> {
 }
 
 impl HostCallSubject<'_> {
-    /// Returns the name whose rules apply.
-    pub(super) fn rules_of(&self, request: &CallRequest) -> String {
+    /// Returns the name of the tool whose rules apply.
+    pub(super) fn rules_tool_name(&self, request: &CallRequest) -> String {
         match self {
             HostCallSubject::Tool(tool) => tool.definition().name().to_string(),
             HostCallSubject::CuratedName(_) => shorten(&request.tool_name, MAX_QUOTED_CHARS).into_owned(),
@@ -170,9 +170,10 @@ impl ToolExecutionLayer {
         let host = snapshot.host(&host_call.host)?;
         let subject = match host.subject(&snapshot, &host_call.request) {
             Ok(subject) => subject,
-            Err(because) => return Ok(HostVerdict::None { because }),
+            Err(reason) => return Ok(HostVerdict::None { because: reason }),
         };
-        let (rules_of, approval_rule) = (subject.rules_of(&host_call.request), subject.approval_rule());
+        let (rules_tool, approval_rule) =
+            (subject.rules_tool_name(&host_call.request), subject.approval_rule());
         let reported = (host_call.origin, host_call.request.tool_name.clone());
         let session = reported.0.session_id.as_deref();
         let (call, input) = PipelineCall::judge_only(
@@ -201,7 +202,7 @@ impl ToolExecutionLayer {
             other => other,
         };
         let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
-        let explanation = explanation(&call, rules_of, finding, rules);
+        let explanation = explanation(&call, rules_tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit, on_approval: host.on_approval })
     }
 
@@ -306,10 +307,12 @@ pub(super) async fn judge(
     let verdict =
         directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
     // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
-    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed)
-        && !repeated.is_some_and(|key| advice.is_repeated(&key))
-    {
-        return Err(refusal);
+    if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
+        match repeated {
+            None => return Err(refusal),
+            Some(key) if !advice.is_repeated(&key) => return Err(with_repetition_hint(refusal)),
+            Some(_) => {}
+        }
     }
     if let (Verdict::ApprovalRequired(question), Some(line)) = (&verdict, line)
         && is_asked_by_table_only(question.approval_rules())
@@ -331,6 +334,13 @@ pub(super) async fn judge(
         Verdict::ApprovalRequired(_) => {}
     }
     Ok(verdict)
+}
+
+/// Adds to advice on a text how to make the call if the text is intended.
+fn with_repetition_hint(refusal: Box<Refusal>) -> Box<Refusal> {
+    let hint =
+        "if the text is meant to be this short, send exactly the same call again: it is then permitted";
+    Box::new(refusal.with_hint(hint))
 }
 
 /// Returns true if no policy file requires the approval, only the definition of the host's tool.

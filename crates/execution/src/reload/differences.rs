@@ -43,7 +43,7 @@ pub(super) type PartDifference = (SnapshotPart, PolicyDifference);
 pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PartDifference> {
     let definitions = definitions(old, new);
     let projects = compare_projects(&old.policy, &new.policy, &new.workspaces, &definitions);
-    let mut policy = compare_policies(&old.policy, &new.policy, definitions);
+    let mut policy = compare_policies((&old.policy, &new.policy), &old.workspaces, definitions);
     // The hash of a policy covers its projects, whose differences are listed on their own.
     policy.retain(|change| change.effect != PolicyEffect::Neutral || projects.is_empty());
     policy.extend(projects);

@@ -38,6 +38,35 @@ fn entries_are_shown_in_order_and_nothing_is_followed() {
 }
 
 #[test]
+fn scans_in_parts_find_every_entry_once() {
+    let fixture = WorkspaceFixture::new();
+    let all: std::collections::BTreeSet<String> = (0..500).map(|number| format!("f{number:03}")).collect();
+    all.iter().for_each(|name| drop(fixture.file(&format!("ws/{name}"), "12")));
+    let folder = fixture.read(".");
+    let (mut found, mut position) = (Vec::new(), 0);
+    loop {
+        let mut scan = folder.scan(position).unwrap();
+        let before = found.len();
+        while found.len() < before + 7
+            && let Some(name) = scan.next_name().unwrap()
+        {
+            assert_eq!(scan.entry(name.clone()).unwrap().size, Some(2));
+            found.push(name.into_string().unwrap());
+        }
+        position = scan.position();
+        if found.len() == before {
+            break;
+        }
+        // A file that was listed and then deleted must not displace the others.
+        if before == 0 && cfg!(target_os = "linux") {
+            fs::remove_file(fixture.path(&format!("ws/{}", found[0]))).unwrap();
+        }
+    }
+    assert_eq!((found.len(), found.into_iter().collect()), (500, all));
+    assert!(fixture.read("f499").scan(0).is_err(), "a file is no directory");
+}
+
+#[test]
 fn long_listing_is_truncated_and_marked() {
     let fixture = WorkspaceFixture::new();
     for number in (0..50).rev() {

@@ -7,7 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags};
+use rustix::fs::{
+    Access, AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, XattrFlags,
+};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use rustix::path::DecInt;
 
@@ -74,12 +76,13 @@ pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
     open(CWD, path.as_os_str())
 }
 
-/// Like `open_handle`, but only from the dentry cache: `EAGAIN` if the lookup would reach a disk or a
-/// network.
-pub(crate) fn open_handle_cached(path: &Path) -> Result<OwnedFd, Errno> {
+/// Opens a path as a handle from the dentry cache: `EAGAIN` if the lookup would reach a disk or a network, and
+/// `ELOOP` if the path contains a symbolic link.
+pub(crate) fn open_without_links_cached(path: &Path) -> Result<OwnedFd, Errno> {
     match OpenWay::of_this_process() {
         OpenWay::Openat2 => {
-            openat2(CWD, path.as_os_str(), ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED)
+            let how = ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+            openat2(CWD, path.as_os_str(), how)
         }
         _ => Err(Errno::AGAIN),
     }
@@ -249,6 +252,16 @@ fn fd_table() -> Result<BorrowedFd<'static>, Errno> {
 /// Returns the name of a handle in `fd_table`.
 fn fd_name(handle: &OwnedFd) -> DecInt {
     DecInt::from_fd(handle)
+}
+
+/// Continues to read a directory at a position, which the file system has given to an entry.
+pub(crate) fn seek_directory(names: &mut Dir, position: u64) -> Result<(), Errno> {
+    names.seek(position.cast_signed())
+}
+
+/// Returns the position after an entry.
+pub(crate) fn position_after(entry: &DirEntry, _before: u64) -> u64 {
+    entry.offset().cast_unsigned()
 }
 
 /// Waits until the content is on the disk.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Dir, DirEntry, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::by_name::{self, NamedHandles};
@@ -37,7 +37,7 @@ pub(crate) fn open_handle(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Always fails: macOS cannot open from its caches only.
-pub(crate) fn open_handle_cached(_path: &Path) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_without_links_cached(_path: &Path) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
@@ -51,6 +51,21 @@ pub(crate) fn is_local(_handle: &OwnedFd) -> bool {
 
 pub(crate) fn read_cached(_file: &OwnedFd, _buffer: &mut [u8], _offset: u64) -> Result<usize, Errno> {
     Err(Errno::AGAIN)
+}
+
+/// Continues to read a directory at a position. It is a number of entries, because positions of macOS are valid in one
+/// stream only.
+pub(crate) fn seek_directory(names: &mut Dir, position: u64) -> Result<(), Errno> {
+    for _ in 0..position {
+        let Some(name) = names.read() else { break };
+        name?;
+    }
+    Ok(())
+}
+
+/// Returns the position after an entry.
+pub(crate) fn position_after(_entry: &DirEntry, before: u64) -> u64 {
+    before + 1
 }
 
 /// Opens one component below a handle.

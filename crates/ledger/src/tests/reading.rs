@@ -3,6 +3,7 @@
 use std::{
     fs,
     sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -40,6 +41,42 @@ fn wait_for_index(ledger: &Ledger) {
     while ledger.health().indexed < ledger.health().head {
         std::thread::yield_now();
     }
+}
+
+/// Under load the index is not filled, because no call needs it. A query still finds every record, and asks for the
+/// index.
+#[tokio::test]
+async fn index_waits_until_it_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    let (mut begun, mut longest_pause) = (Instant::now(), Duration::ZERO);
+    for n in 0..50 {
+        ledger.append_durably(&samples::note(&n.to_string())).await.unwrap();
+        longest_pause = longest_pause.max(begun.elapsed());
+        begun = Instant::now();
+    }
+    // A machine that stops for seconds makes the ledger idle.
+    let was_idle = longest_pause >= index::fill::IDLE;
+    assert!(was_idle || ledger.health().indexed == 0, "durable records were indexed one by one");
+    assert_eq!(ledger.tail(50).unwrap().len(), 50);
+    ledger.append_durably(&samples::note("next")).await.unwrap();
+    wait_for_index(&ledger);
+}
+
+#[tokio::test]
+async fn decisions_with_a_key_are_found_without_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = open(folder.path());
+    fill(&ledger).await;
+    let _ = fs::remove_file(index::path(folder.path()));
+    let found = ledger.reader().decisions_with_key(Timestamp::UNIX_EPOCH).unwrap();
+    let keys: Vec<_> =
+        found.iter().map(|record| record.entry.decision().unwrap().idempotency_key.clone()).collect();
+    assert_eq!(keys, [Some("key 7".to_owned())]);
+    let later = found[0].time + Duration::from_millis(1);
+    assert_eq!(ledger.reader().decisions_with_key(later).unwrap(), []);
+    let tomorrow = Timestamp::now() + Duration::from_secs(24 * 3600);
+    assert_eq!(ledger.reader().decisions_with_key(tomorrow).unwrap(), []);
 }
 
 fn filters(records: &[LedgerRecord]) -> Vec<RecordFilter> {

@@ -9,6 +9,7 @@ use governance::rules::{
     Access, CommandRule, CommandRules, EXACT_SUFFIX, EffectivePolicy, ListPurpose, ListedPattern, PathGlobs,
     PathList, PathPattern, ToolApprovals, ToolRules, quote_yaml,
 };
+use governance::{WorkspaceAccess, Workspaces};
 use tool::{Mode, RiskLevel, RuleRef};
 
 use super::{
@@ -229,6 +230,15 @@ impl ComparedPattern {
         let text = pattern.to_string();
         ComparedPattern(pattern, text)
     }
+
+    /// Returns true if every path that the pattern can match is in a workspace with this access. A workspace inside of
+    /// it may give less.
+    fn is_inside(&self, workspaces: &Workspaces, access: WorkspaceAccess) -> bool {
+        let (prefix, _) = self.0.literal_prefix();
+        let is_enough = |found| access == WorkspaceAccess::ReadOnly || found == WorkspaceAccess::ReadWrite;
+        workspaces.access_at(&prefix).is_some_and(is_enough)
+            && workspaces.iter().all(|one| !one.root().starts_with(&prefix) || is_enough(one.access()))
+    }
 }
 
 impl PartialEq for ComparedPattern {
@@ -251,7 +261,8 @@ impl Ord for ComparedPattern {
     }
 }
 
-/// Keyed by the resolved path: a symbolic link with a new target changes a list whose text is unchanged.
+/// Returns the texts of the patterns by resolved path. If a symbolic link has a new target, the list differs
+/// although its text is unchanged.
 fn path_texts(globs: &PathGlobs) -> RuleTexts<ComparedPattern> {
     let written = globs.patterns().iter();
     let as_it_leads = written.clone().filter_map(|written| {
@@ -318,8 +329,8 @@ fn command_texts<'a>(rules: impl IntoIterator<Item = &'a CommandRule>) -> RuleTe
 /// Rules that a list of allowed paths is compared within.
 #[derive(Clone, Copy)]
 pub(super) enum ComparedLayer<'a> {
-    /// Policy of the home: without a list the workspaces apply.
-    Home,
+    /// Policy of the home: without a list these workspaces apply.
+    Home(&'a Workspaces),
     /// Policy of the project at this root: without a list its write scope restricts writes, and nothing restricts
     /// reads.
     Project(&'a Path),
@@ -335,7 +346,9 @@ pub(super) fn compare_rules(
     let name = after.definition.name().as_str();
     let (old, new) = (ToolSettings::new(before), ToolSettings::new(after));
     match layer {
-        ComparedLayer::Home => compare_home_paths(name, &old, &new, found),
+        ComparedLayer::Home(workspaces) => {
+            compare_home_paths((before, &old), (after, &new), workspaces, found);
+        }
         ComparedLayer::Project(root) => compare_project_paths((before, &old), (after, &new), root, found),
     }
     let list = |what: &str| format!("{name}: {what}");
@@ -382,19 +395,40 @@ fn compare_paths(
     compare_coverage(what, old, new, loosened_by, &covers, found);
 }
 
-/// Without a list the workspaces apply, so a list that is added or removed may open any new path.
-fn compare_home_paths(name: &str, old: &ToolSettings, new: &ToolSettings, found: &mut Vec<PolicyDifference>) {
+/// Compares the paths of a tool where no list means the workspaces.
+fn compare_home_paths(
+    (before, old): (&EffectivePolicy<'_>, &ToolSettings),
+    (after, new): (&EffectivePolicy<'_>, &ToolSettings),
+    workspaces: &Workspaces,
+    found: &mut Vec<PolicyDifference>,
+) {
+    let name = after.definition.name();
     let (effect, what) = match (&old.allowed_paths, &new.allowed_paths) {
         (None, None) => return,
         (Some(old), Some(new)) => {
             return compare_paths(&format!("{name}: allowed path"), old, new, LoosenedBy::Addition, found);
         }
         (None, Some(list)) if list.is_empty() => (PolicyEffect::Tightens, "may access no path"),
-        (None, Some(_)) => (PolicyEffect::Loosens, "may access a list of paths instead of the workspaces"),
+        (None, Some(list)) => {
+            let access = if changes_files(before) || changes_files(after) {
+                WorkspaceAccess::ReadWrite
+            } else {
+                WorkspaceAccess::ReadOnly
+            };
+            match list.keys().all(|pattern| pattern.is_inside(workspaces, access)) {
+                true => (PolicyEffect::Tightens, "may access only the listed paths of the workspaces"),
+                false => (PolicyEffect::Loosens, "may access a list of paths instead of the workspaces"),
+            }
+        }
         (Some(_), None) => (PolicyEffect::Loosens, "may access all workspaces"),
     };
     let rule = new.allowed_paths.as_ref().and_then(|list| list.values().next());
     add_difference(found, effect, format!("{name} {what}"), rule.map(|(_, rule)| rule.clone()));
+}
+
+/// Returns true if a call of the tool can change files, itself or by a program.
+fn changes_files(tool: &EffectivePolicy<'_>) -> bool {
+    tool.may_change_files() || tool.definition.requires_sandbox()
 }
 
 /// Compares the paths of a tool in a project. A list of its own replaces the write scope, so for a tool that
@@ -406,8 +440,7 @@ fn compare_project_paths(
     found: &mut Vec<PolicyDifference>,
 ) {
     let (tool, name) = (after.definition, after.definition.name());
-    let writes = |tool: &EffectivePolicy<'_>| tool.may_change_files() || tool.definition.requires_sandbox();
-    let writes = writes(before) || writes(after);
+    let writes = changes_files(before) || changes_files(after);
     let reads = !writes || tool.path_arguments().iter().any(|path| !path.access.is_modifying());
     let lists = (&old.allowed_paths, &new.allowed_paths);
     if reads {

@@ -19,6 +19,14 @@ const OLD_TOOLS: &str = "tools:
 const OPEN_MODES: &str = "modes: {NORMAL: {}, ALERT: {}, DEGRADED: {}, LOCKDOWN: {}, RECOVERY: {}}\n";
 const SAFETY: &str = "outbound_gateway: {allowed_domains: [\"*.org\"], blocked_domains: [evil.org]}\n";
 
+/// Compares two policies on a machine with a workspace, a read-only folder in it and a read-only one.
+fn compare(old: &Policy, new: &Policy, definitions: &[ToolDefinition]) -> Vec<PolicyDifference> {
+    use WorkspaceAccess::{ReadOnly, ReadWrite};
+    let folders = [("/w", ReadWrite), ("/w/ro", ReadOnly), ("/r", ReadOnly)];
+    let folders = folders.map(|(root, access)| Workspace::hypothetical(root, access));
+    compare_policies((old, new), &Workspaces::new(folders.to_vec()), definitions)
+}
+
 /// Checks the strongest effect of replacing one part of the old files.
 #[track_caller]
 fn check(part: &str, by: &str, effect: Option<PolicyEffect>, words: &str) {
@@ -28,7 +36,7 @@ fn check(part: &str, by: &str, effect: Option<PolicyEffect>, words: &str) {
     let old = load(all.map(str::to_owned));
     let new = load(all.map(|text| text.replace(part, by)));
     let definitions = ["write_file", "run", "fetch", "read_file"].map(definition);
-    let found = compare_policies(&old, &new, &definitions);
+    let found = compare(&old, &new, &definitions);
     assert_eq!(found.iter().map(|difference| difference.effect).max(), effect, "{part} → {by}: {found:#?}");
     assert!(
         found.is_empty() || found.iter().any(|difference| difference.description.contains(words)),
@@ -42,7 +50,7 @@ fn check_entry(tool: &str, old: &str, new: &str, effect: Option<PolicyEffect>, w
     let load = |entry: &str| {
         machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).modes(OPEN_MODES).safety(SAFETY).policy()
     };
-    let found = compare_policies(&load(old), &load(new), &[definition(tool)]);
+    let found = compare(&load(old), &load(new), &[definition(tool)]);
     assert_eq!(found.iter().map(|one| one.effect).max(), effect, "{old} → {new}: {found:#?}");
     assert!(found.iter().any(|one| one.description.contains(words)), "{old} → {new}: {found:#?}");
 }
@@ -136,7 +144,7 @@ fn dropped_approval_on_unattended_paths_loosens() {
     let entry = "requires_approval: true, unattended_paths: [/a/**]";
     let modes = OPEN_MODES.replace("NORMAL: {}", "NORMAL: {require_approval_for: [write_file]}");
     let load = |modes: &str| machine(&format!("tools: {{write_file: {{{entry}}}}}\n")).modes(modes).policy();
-    let found = compare_policies(&load(&modes), &load(OPEN_MODES), &[definition("write_file")]);
+    let found = compare(&load(&modes), &load(OPEN_MODES), &[definition("write_file")]);
     let what = "write_file in NORMAL on unattended paths: runs without approval";
     assert!(
         found.iter().any(|one| one.effect == PolicyEffect::Loosens && one.description.starts_with(what)),
@@ -181,7 +189,7 @@ fn settings_outside_tools_are_compared_both_ways() {
         for (old, new, effect) in
             [(narrow, wide, PolicyEffect::Loosens), (wide, narrow, PolicyEffect::Tightens)]
         {
-            let found = compare_policies(&load(old), &load(new), &[definition("read_file")]);
+            let found = compare(&load(old), &load(new), &[definition("read_file")]);
             let found: Vec<_> =
                 found.iter().map(|one| (one.effect, one.description.contains(words))).collect();
             assert_eq!(found, [(effect, true)], "{old} → {new}");
@@ -239,7 +247,7 @@ fn changed_secret_action_and_cost_cap_loosen() {
         (cap("mode: enforce, amount: 5"), cap("mode: enforce, amount: 6"), "the cost cap of a turn"),
         (cap("mode: warn, amount: 5"), cap("mode: enforce, amount: 5"), "the cost cap of a turn"),
     ] {
-        let found = compare_policies(&load(&old), &load(&new), &[definition("read_file")]);
+        let found = compare(&load(&old), &load(&new), &[definition("read_file")]);
         let loosens =
             |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.description.contains(words);
         assert!(found.iter().any(loosens), "{old} → {new}: {found:#?}");
@@ -253,7 +261,7 @@ fn stricter_secret_action_tightens() {
         let safety = format!("{SAFETY}content_filtering: {{secret_patterns: {list}}}\n");
         machine("tools: {}\n").safety(&safety).policy()
     };
-    let found = compare_policies(&load("warn"), &load("block"), &[definition("read_file")]);
+    let found = compare(&load("warn"), &load("block"), &[definition("read_file")]);
     let found: Vec<_> = found.iter().map(|one| (one.effect, one.description.as_str())).collect();
     assert_eq!(found, [(PolicyEffect::Tightens, "secret key `x`: it is blocked (before: is only logged)")]);
 }
@@ -279,7 +287,7 @@ fn lists_are_compared_by_what_can_happen() {
         ("fetch", "allowed_domains: [\"*\"]", "allowed_domains: [docs.python.org]", Tightens),
     ] {
         let load = |entry: &str| machine(&format!("tools: {{{tool}: {{{entry}}}}}\n")).policy();
-        let found = compare_policies(&load(old), &load(new), &[definition(tool)]);
+        let found = compare(&load(old), &load(new), &[definition(tool)]);
         let effects: Vec<_> = found.iter().map(|one| one.effect).collect();
         assert_eq!(effects.iter().max(), Some(&effect), "{old} → {new}: {found:#?}");
         assert!(effect == Loosens || !effects.contains(&Loosens), "{old} → {new}: {found:#?}");
@@ -388,23 +396,36 @@ fn root_folder_is_not_everything_in_an_allowlist() {
     check_entry("write_file", &forbids("/"), &forbids("/**"), Some(PolicyEffect::Neutral), "change nothing");
 }
 
+/// A list in place of the workspaces tightens if every path on it is in one of them.
 #[test]
-fn path_list_instead_of_workspaces_loosens() {
-    check_entry("write_file", "", "allowed_paths: []", Some(PolicyEffect::Tightens), "may access no path");
-    check_entry(
-        "write_file",
-        "",
-        "allowed_paths: [/a]",
-        Some(PolicyEffect::Loosens),
-        "instead of the workspaces",
-    );
+fn path_list_is_compared_with_the_workspaces() {
+    let check = |tool: &str, list: &str, effect: PolicyEffect, words: &str| {
+        check_entry(tool, "", &format!("allowed_paths: {list}"), Some(effect), words);
+    };
+    let tightens = |tool: &str, list: &str| {
+        check(tool, list, PolicyEffect::Tightens, "only the listed paths of the workspaces");
+    };
+    let loosens = |tool: &str, list: &str| {
+        check(tool, list, PolicyEffect::Loosens, "a list of paths instead of the workspaces");
+    };
+    check("write_file", "[]", PolicyEffect::Tightens, "may access no path");
+    for tool in ["read_file", "write_file"] {
+        tightens(tool, "[/w/src/**, \"/w/src/[ab]\", /w/notes.txt]");
+        for list in ["[/a]", "[/w/src/**, /a]", "[/**/src]", "[/wx/**]", "[\"/{w,a}/x\"]"] {
+            loosens(tool, list);
+        }
+    }
+    tightens("read_file", "[/w/**, /r/**]");
+    for list in ["[/w/**]", "[/w/ro/x]", "[/r/**]"] {
+        loosens("write_file", list);
+    }
 }
 
 #[test]
 fn unattended_paths_are_reported_only_if_listed() {
     let load = |tools: &str| machine(tools).modes(OPEN_MODES).policy();
     let asks = "tools: {write_file: {requires_approval: true}}\n";
-    let found = compare_policies(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
+    let found = compare(&load(asks), &load("tools: {}\n"), &[definition("write_file")]);
     assert!(
         !found.is_empty() && !found.iter().any(|one| one.description.contains("unattended")),
         "{found:#?}"
@@ -438,12 +459,12 @@ fn path_lists_are_compared_by_resolved_links() {
     let old = load("real", 10);
     let gone = format!("forbidden path removed: {shown}/real/** (resolved from {shown}/link/**)");
     for size in [10, 9] {
-        let found = compare_policies(&old, &load("other", size), &[definition("write_file")]);
+        let found = compare(&old, &load("other", size), &[definition("write_file")]);
         let loosens =
             |one: &PolicyDifference| one.effect == PolicyEffect::Loosens && one.description.contains(&gone);
         assert!(found.iter().any(loosens), "{size}: {found:#?}");
     }
-    assert_eq!(compare_policies(&old, &load("real", 10), &[definition("write_file")]), []);
+    assert_eq!(compare(&old, &load("real", 10), &[definition("write_file")]), []);
 }
 
 #[test]
@@ -457,7 +478,7 @@ fn transition_changes_are_described_in_full() {
     let milder = "ALERT_to_NORMAL: {logic: all, requires_human_approval: true, conditions: [
         {metric: cpu_load_percent, operator: \"<\", value: 40.5},
         {metric: memory_used_percent, operator: \"<\", value: 50}]}";
-    let found = compare_policies(&load(stricter), &load(milder), &[definition("read_file")]);
+    let found = compare(&load(stricter), &load(milder), &[definition("read_file")]);
     let texts: Vec<&str> = found.iter().map(|one| one.description.as_str()).collect();
     assert_eq!(
         texts,

@@ -17,6 +17,7 @@ use tool::{Mode, ToolDefinition};
 use super::LintFindings;
 use super::cover_index::CoverIndex;
 
+mod project_paths;
 mod write_scope;
 
 /// Tool whose forbidden paths must not be readable by any tool.
@@ -37,16 +38,16 @@ pub fn lint_between<'a>(
     let tools: Vec<EffectivePolicy<'_>> =
         definitions.into_iter().map(|tool| EffectivePolicy::new(policy, tool)).collect();
     let mut findings = LintFindings { policy, findings: Vec::new() };
-    let shows = |tool: &ToolDefinition| !NAME_ONLY_TOOLS.contains(&tool.name().as_str());
     let common = policy.common_paths();
     let list_of = |name: &str| {
         let found = tools.iter().find(|tool| tool.definition.name().as_str() == name);
         found.map_or(common, EffectivePolicy::forbidden_paths)
     };
     let read = own_part(list_of(READ_TOOL)).iter().chain(common.patterns());
-    findings.check_other_tools("read", read, &tools, workspaces, shows);
+    findings.check_other_tools("read", read, &tools, workspaces, shows_content);
     let written = own_part(list_of(WRITE_TOOL)).iter();
-    findings.check_other_tools("change", written, &tools, workspaces, changes_files);
+    findings.check_other_tools("change", written, &tools, workspaces, writes_files);
+    project_paths::check(&mut findings, &tools);
     write_scope::check(&mut findings, &tools, workspaces);
     findings.findings.sort_by_key(|found| found.line);
     findings.findings
@@ -59,14 +60,9 @@ impl LintFindings<'_> {
         forbidden: impl Iterator<Item = &'w ListedPattern>,
         tools: &[EffectivePolicy<'_>],
         workspaces: &Workspaces,
-        is_equivalent: impl Fn(&ToolDefinition) -> bool,
+        is_equivalent: fn(&EffectivePolicy<'_>) -> bool,
     ) {
-        let others = tools.iter().filter(|tool| {
-            let takes_paths = !tool.definition.path_arguments().is_empty();
-            // A sandboxed program can open every file in the folders it is granted.
-            let opens_files = takes_paths || tool.definition.requires_sandbox();
-            opens_files && is_equivalent(tool.definition) && runs_in_some_mode(tool)
-        });
+        let others = tools.iter().filter(|tool| is_equivalent(tool) && runs_in_some_mode(tool));
         let others: Vec<OtherTool<'_, '_>> = others.map(OtherTool::new).collect();
         for forbidden in forbidden {
             let open = others.iter().filter(|other| other.may_reach(&forbidden.pattern, workspaces));
@@ -88,7 +84,7 @@ impl LintFindings<'_> {
         }
     }
 
-    /// A tool, with the line of its entry if it has one.
+    /// Formats the name of a tool, with the line of its entry if it has one.
     fn with_line(&self, tool: &str) -> String {
         let mut entries = self.policy.files().tools.tools.iter();
         match entries.find(|(key, _)| key.eq_ignore_ascii_case(tool)) {
@@ -104,8 +100,19 @@ impl LintFindings<'_> {
     }
 }
 
-fn changes_files(tool: &ToolDefinition) -> bool {
-    tool.path_arguments().iter().any(|argument| argument.access.is_modifying())
+/// Returns true if the tool shows content of files, itself or by a program, which can open every file in its folders.
+fn shows_content(tool: &EffectivePolicy<'_>) -> bool {
+    let definition = tool.definition;
+    let opens_files = !definition.path_arguments().is_empty() || definition.requires_sandbox();
+    opens_files && !NAME_ONLY_TOOLS.contains(&definition.name().as_str())
+}
+
+/// Returns true if the tool changes files, itself or by a program.
+fn writes_files(tool: &EffectivePolicy<'_>) -> bool {
+    let definition = tool.definition;
+    let names_changed_paths =
+        definition.path_arguments().iter().any(|argument| argument.access.is_modifying());
+    names_changed_paths || (definition.requires_sandbox() && tool.may_change_files())
 }
 
 fn runs_in_some_mode(tool: &EffectivePolicy<'_>) -> bool {
@@ -158,6 +165,7 @@ mod tests {
     use super::*;
     use crate::judge_tests::{definition, machine};
     use governance::{Workspace, WorkspaceAccess};
+    use tool::{Category, RiskLevel, ToolSpec};
 
     /// Checks the findings as line and names of the tools that can still reach the path.
     #[track_caller]
@@ -202,5 +210,21 @@ mod tests {
         let writer = "tools:\n  write_file:\n    forbidden_paths: [/w/fixed]\n";
         check("write_file", writer, &[(3, "copy_file")]);
         check("write_file", &[writer, "  copy_file: {forbidden_paths: [/w]}\n"].concat(), &[]);
+    }
+
+    /// A program can change every file in its folders, unless the file is hidden from it.
+    #[test]
+    fn unwritable_paths_open_to_programs_are_found() {
+        let writer = "tools:\n  write_file:\n    forbidden_paths: [/w/fixed]\n  runner:\n    allowed_commands: [make]\n";
+        let mut spec = ToolSpec::new("runner", "a test tool", Category::SYSTEM_WRITE, RiskLevel::High);
+        spec.requires_sandbox = true;
+        let definitions = [definition("write_file"), spec.check().unwrap()];
+        let workspaces = Workspaces::new(vec![Workspace::hypothetical("/w", WorkspaceAccess::ReadWrite)]);
+        let count = |more: &str| {
+            let policy = machine(&format!("{writer}{more}")).policy();
+            let policy = policy.with_isolation(Some(crate::files::Isolation::Full));
+            lint_between(&policy, &definitions, &workspaces).len()
+        };
+        assert_eq!((count(""), count("    forbidden_paths: [/w/fixed]\n")), (1, 0));
     }
 }

@@ -66,7 +66,7 @@ pub fn diff_policies(
     workspaces: &Workspaces,
 ) -> PolicyDiff {
     let mut diff = PolicyDiff {
-        differences: compare_policies(before, after, definitions.iter().map(AsRef::as_ref)),
+        differences: compare_policies((before, after), workspaces, definitions.iter().map(AsRef::as_ref)),
         ..PolicyDiff::default()
     };
     for definition in definitions {

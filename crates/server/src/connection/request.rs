@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 
 use super::{ConnectionEnd, ConnectionHandler, HANG_UP_POLL_INTERVAL};
 use crate::budget::BudgetShare;
-use crate::frame::{InputLine, NextLine};
+use crate::frame::InputLine;
 use crate::in_flight_requests::RequestGuard;
 use crate::notify::{NotificationTask, Notifier};
 use crate::outbox::Outbox;
@@ -51,12 +51,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         let call = MethodCall { id, params, received_at: line.received_at, cancellation: withdrawn };
         match self.connection.service.dispatch(&mut self.connection.session, method, call) {
             MethodReply::Immediate(reply) => self.reply_now(ticket, &reply).await,
-            MethodReply::Deferred(reply) => {
-                self.start_reply(ticket, reply, line.share, NextLine::NotBuffered).await;
-            }
-            MethodReply::DeferredUnordered(reply) => {
-                self.start_reply(ticket, reply, line.share, line.next_line).await;
-            }
+            MethodReply::Deferred(reply) => self.start_reply(ticket, reply, line.share).await,
             MethodReply::ThenNotify(reply, following) => {
                 self.reply_and_subscribe(ticket, reply, following).await
             }
@@ -64,25 +59,16 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         }
     }
 
-    /// Polls a deferred reply once in this task, or spawns it at once if more requests are already buffered.
-    async fn start_reply(
-        &mut self,
-        ticket: RequestGuard,
-        reply: PendingReply,
-        share: BudgetShare,
-        behind: NextLine,
-    ) {
+    /// Polls a deferred reply once in this task, and spawns it if it has to wait. Most reads are ready at the first
+    /// poll. A task for each would cost more than the read, and the replies to requests that arrived together are
+    /// written together.
+    async fn start_reply(&mut self, ticket: RequestGuard, reply: PendingReply, share: BudgetShare) {
         let (limit, outbox) = (self.connection.limits.max_line_bytes, self.outbox.clone());
         let (slots, account) =
             (self.connection.service.request_slots.clone(), self.connection.session.account);
         let mut answer = Box::pin(answer_later(ticket, reply, outbox, limit, share));
-        let at_once = match behind {
-            // An idle worker thread takes it.
-            NextLine::Buffered => Poll::Pending,
-            // A reply that is ready at the first poll needs no task, which would take longer to wake.
-            NextLine::NotBuffered => poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await,
-        };
-        if at_once.is_pending() {
+        let first = poll_fn(|context| Poll::Ready(answer.poll_unpin(context))).await;
+        if first.is_pending() {
             match slots {
                 Some(slots) => self.pending_replies.spawn(async move { slots.run(account, answer).await }),
                 None => self.pending_replies.spawn(answer),

@@ -145,14 +145,14 @@ impl ReplyForm {
                 request_slots: agent.layer.request_slots().clone(),
             };
             let ReplyForm::Task { ttl } = self else {
-                return Ok(MethodReply::deferred_unordered(call.wait_or_become_task(place)));
+                return Ok(MethodReply::deferred(call.wait_or_become_task(place)));
             };
             let number = session.connection;
             session.tasks.get_or_insert_with(|| agent.tasks.attach_connection(number));
             return Ok(MethodReply::Immediate(call.start(place, ttl, session.notifier())));
         }
         let may_ask = matches!(self, ReplyForm::ResultOrForm { .. });
-        Ok(MethodReply::deferred_unordered(async move {
+        Ok(MethodReply::deferred(async move {
             let ended = progress::execute_with_progress(request, listener, execute).await;
             match result::pending_approval(&ended).filter(|_| may_ask) {
                 Some(awaited) => result::input_required(&awaited),

@@ -6,7 +6,7 @@ use tool::result::{ModelContent, ModelText, Truncation, text_block};
 use tool::{Refusal, RefusalCode, ToolResult};
 
 /// Renders a result as MCP content blocks.
-pub(super) fn content_blocks(result: &ToolResult) -> Vec<Value> {
+pub(crate) fn content_blocks(result: &ToolResult) -> Vec<Value> {
     if let Some(repeat) = result.metadata.repeat.as_ref().filter(|_| result.success) {
         let ran = format!("This call already ran to completion as call {}.", repeat.of);
         return vec![text_block(format!(
@@ -64,7 +64,7 @@ fn failure_blocks(result: &ToolResult) -> Vec<Value> {
         return tool_blocks(result);
     }
     let mut blocks = vec![text_block(wrapped(result, failure_text(result)))];
-    if result.output.as_object().is_some_and(|output| !output.is_empty()) {
+    if result.output.as_object().is_some_and(|output| output.keys().any(|key| key != "outcome")) {
         let rendered = match &result.model_content {
             ModelContent::Text(ModelText(render)) => render(&result.output),
             ModelContent::Json | ModelContent::Blocks(_) => None,
@@ -116,6 +116,13 @@ pub(super) fn refusal_text(refusal: &Refusal) -> String {
 
 /// Formats a refusal without argument problems.
 fn denial_text(refusal: &Refusal) -> String {
+    if let (RefusalCode::ApprovalPending, Some(id)) = (refusal.code, &refusal.approval_id) {
+        // Not in the words of a denial, after which a model gives up.
+        return format!(
+            "This call needs approval, and the operator was asked (approval {id}). Nothing was run yet: call again \
+             with the same arguments to continue."
+        );
+    }
     let mut lines = vec![refusal.reason.clone()];
     // The rule is named without its file.
     let location = refusal.rule.as_ref().map(|rule| match rule.line {
@@ -147,14 +154,15 @@ fn compact(arguments: &Map<String, Value>) -> Value {
     Value::Object(arguments.clone())
 }
 
-/// Removes the clauses of a hint that tell the reader to run `sinew`, which a model cannot do. Returns `None`
-/// if nothing is left.
+/// Removes the clauses of a hint that tell the reader to run `sinew` or to edit its configuration, which a model
+/// cannot do. Returns `None` if nothing is left.
 fn without_operator_commands(hint: &str) -> Option<String> {
-    if !hint.contains("`sinew ") {
+    let is_for_operator = |text: &str| text.contains("`sinew ") || text.contains(".yaml");
+    if !is_for_operator(hint) {
         return Some(hint.to_owned());
     }
-    let clauses: Vec<&str> = hint.split("; ").flat_map(|clause| clause.split(", or ")).collect();
-    let kept: Vec<&str> = clauses.into_iter().filter(|clause| !clause.contains("`sinew ")).collect();
+    let clauses = hint.split("; ").flat_map(|clause| clause.split(", or "));
+    let kept: Vec<&str> = clauses.filter(|clause| !is_for_operator(clause)).collect();
     (!kept.is_empty()).then(|| kept.join("; "))
 }
 
@@ -212,6 +220,25 @@ mod tests {
         );
         check("nothing was run; run `sinew doctor` to see what is missing", "nothing was run");
         check("run `sinew doctor` to see why", "");
+        check("install `ruff`; or add its folder to `program_folders` in tools.yaml", "install `ruff`");
+    }
+
+    #[test]
+    fn pending_approval_does_not_read_like_a_denial() {
+        let mut pending =
+            Refusal::new("t", RefusalCode::ApprovalPending, "Permission denied: Approval is pending");
+        pending.approval_id = Some("a1".into());
+        let expect = "This call needs approval, and the operator was asked (approval a1). Nothing was run yet: call again with \
+            the same arguments to continue.";
+        assert_eq!(refusal_text(&pending.with_hint("run `sinew approve a1`")), expect);
+    }
+
+    #[test]
+    fn outcome_word_of_a_failure_is_not_repeated_as_json() {
+        let mut failure = Failure::new(FailureKind::NotFound, "`r` has no commits yet");
+        failure.output = Some(json!({"outcome": "unknown_revision"}));
+        let result = ToolResult::failed("git_log", failure, metadata(), 0.0);
+        assert_eq!(texts(&result), ["`r` has no commits yet"]);
     }
 
     #[test]

@@ -61,9 +61,11 @@ pub(super) fn created_stateless_task(state: &TaskState) -> Value {
 /// Returns the form, without fields, that informs the user of the client about a pending approval.
 pub(super) fn approval_form(awaited: &AwaitedApproval) -> Value {
     let AwaitedApproval { id, tool, .. } = awaited;
+    // Claude Code shows only the beginning of each line, so the lines are short and the first one says where to approve.
     let message = format!(
-        "`{tool}` waits for approval {id}. The operator approves it outside of this client, with `sinew approve {id}`. \
-         No answer to this form approves the call. Confirm the form to continue waiting."
+        "Approve `{tool}` in a terminal, not here: `sinew approvals watch`\n\
+         or `sinew approve {id}`.\n\
+         No answer to this form approves the call. Confirm it to continue waiting."
     );
     let schema = json!({"type": "object", "properties": {}});
     let params = json!({"mode": "form", "message": message, "requestedSchema": schema});
@@ -171,6 +173,10 @@ mod tests {
         check(&waiting, "working", "input_required", Some("inputRequests"));
         let form = &stateless_task(&waiting, true)["inputRequests"]["approval-a1"];
         assert_eq!(form["params"]["requestedSchema"], json!({"type": "object", "properties": {}}));
+        let message = form["params"]["message"].as_str().unwrap();
+        assert!(message.lines().next().unwrap().contains("not here: `sinew approvals watch`"), "{message}");
+        assert!(message.lines().all(|line| line.len() < 80), "{message}");
+        assert!(message.contains("`sinew approve a1`"), "{message}");
         assert_eq!(stateless_task(&waiting, false)["status"], "working", "the client shows no forms");
         check(&TaskState { awaited: awaited(true), ..state() }, "working", "working", None);
         let responses = json!({"approval-a1": {"action": "accept", "content": {"approve": true}}, "other": {},

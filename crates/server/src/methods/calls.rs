@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use approvals::ApprovalMode;
 use execution::{CallRequest, ConnectionLoss, CuratedMapCheck, ExplanationAudience, ToolExecutionLayer};
+use serde::Serialize;
 use serde_json::{Map, Value};
-use tool::{CallerEndpoint, Progress, TraceContext};
+use tool::{CallerEndpoint, Progress, ToolResult, TraceContext};
 
 use crate::agent::AgentContext;
 use crate::connection_state::ConnectionState;
+use crate::mcp::model_text::content_blocks;
 use crate::mcp::progress;
 use crate::rpc::{self, Params, RpcError};
 use crate::service::{MethodCall, MethodReply, MethodResult};
@@ -28,16 +30,28 @@ pub(crate) fn execute(agent: &AgentContext, session: &mut ConnectionState, call:
     let brief = ApprovalMode::WaitAtMost(agent.limits.approval_answer_timeout);
     let (mut request, mut params) = parse_request(session, call, brief)?;
     let listener = parse_progress_token(&mut params)?.zip(session.notifier());
+    let wants_model_content = params.optional("model_content")?.unwrap_or(false);
     params.finish()?;
     // A client that gets progress knows why it waits, and one with a deadline has said how long it will.
     if request.approval_mode == brief && (listener.is_some() || request.deadline.is_some()) {
         request.approval_mode = ApprovalMode::Wait;
     }
     let layer = Arc::clone(&agent.layer);
-    Ok(MethodReply::deferred_unordered(async move {
+    Ok(MethodReply::deferred(async move {
         let execute = |request| async move { layer.execute(request).await };
-        rpc::encode_result(&progress::execute_with_progress(request, listener, execute).await)
+        let result = progress::execute_with_progress(request, listener, execute).await;
+        let model_content = wants_model_content.then(|| content_blocks(&result));
+        rpc::encode_result(&ExecuteReply { result, model_content })
     }))
+}
+
+/// Result of a call, and on request the content blocks that a language model gets.
+#[derive(Serialize)]
+struct ExecuteReply {
+    #[serde(flatten)]
+    result: ToolResult,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model_content: Option<Vec<Value>>,
 }
 
 /// Explains how a call would be decided, and by which rules. Nothing runs. An explanation that reveals the content

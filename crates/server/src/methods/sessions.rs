@@ -117,7 +117,7 @@ fn open_error(refused: WorkerSocketError) -> RpcError {
 fn session_error(error: &SessionError) -> RpcError {
     let word = match error {
         SessionError::Terms(_) => return RpcError::invalid_params("session", &error.to_string()),
-        SessionError::TooManyOfUser | SessionError::TooManyNamed => "busy",
+        SessionError::TooMany(_) | SessionError::TooManyNamed(_) | SessionError::TooManyOfUser(_) => "busy",
         SessionError::NotFound => "not_found",
         SessionError::RateLimited { retry_after_ms } => {
             return rate_limited(error.to_string(), Throttled { retry_after_ms: *retry_after_ms });

@@ -85,7 +85,7 @@ fn wait(desk: &TestServiceContext, session: &mut ConnectionState, _: MethodCall)
 /// has.
 fn meet(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
     let meeting = Arc::clone(&desk.meet_calls);
-    Ok(MethodReply::deferred_unordered(async move {
+    Ok(MethodReply::deferred(async move {
         let (begun, changed) = &*meeting;
         *begun.lock().unwrap() += 1;
         changed.notify_all();
@@ -109,7 +109,7 @@ fn in_turn(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) ->
 fn mark(desk: &TestServiceContext, _: &mut ConnectionState, _: MethodCall) -> MethodResult {
     let desk = desk.clone();
     desk.received.fetch_add(1, Ordering::SeqCst);
-    Ok(MethodReply::deferred_unordered(async move {
+    Ok(MethodReply::deferred(async move {
         desk.started.fetch_add(1, Ordering::SeqCst);
         rpc::encode_result(&json!({}))
     }))

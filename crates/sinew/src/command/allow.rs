@@ -18,13 +18,14 @@ pub(crate) use self::proposal::unified;
 use self::recent_calls::{RecentCalls, RecentChanges};
 use self::refused_call::RefusedCallRecord;
 use crate::cli::AllowArgs;
+use crate::command::reload;
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, WARNING_STYLE, confirm, escape_invisible,
-    escape_invisible_line, is_interactive, paint, print_message, print_result_line, print_warning,
+    escape_invisible_line, is_interactive, paint, print_message, print_result_line,
 };
 
 /// Proposal with its effects.
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
             "proposals": shown.iter().map(ShownProposal::to_json).collect::<Vec<_>>()}))?;
     } else if written {
         print_result_line(paint(SUCCESS_STYLE, "written"))?;
-        remind_to_reload(&context);
+        reload::show_edit(&context)?;
     } else {
         print_message("nothing was written");
     }
@@ -91,7 +92,8 @@ impl ShownProposal {
         recent: &RecentCalls,
     ) -> Result<ShownProposal, CommandError> {
         let definitions = snapshot.registry.definitions().map(AsRef::as_ref);
-        let differences = compare_policies(&snapshot.policy, &proposal.policy, definitions);
+        let differences =
+            compare_policies((&snapshot.policy, &proposal.policy), &snapshot.workspaces, definitions);
         let loosens = |change: &PolicyDifference| change.effect == PolicyEffect::Loosens;
         let mut reach: Vec<String> =
             differences.into_iter().filter(loosens).map(|change| change.description).collect();
@@ -125,14 +127,6 @@ impl ShownProposal {
                 format!("with this change the call needs approval, by {rule}")
             }
         })
-    }
-}
-
-fn remind_to_reload(context: &CommandContext) {
-    if context.is_daemon_ready() {
-        print_warning(
-            "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-        );
     }
 }
 

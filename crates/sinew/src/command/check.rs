@@ -154,7 +154,12 @@ impl CheckReport {
             Ok(warnings) => self.warnings.extend(warnings),
             Err(error) => self.errors.extend_from_slice(error.problems()),
         }
-        self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied()));
+        // A host's tool that is judged by the entry of a registered tool may lack the arguments that the entry is for.
+        let has_own_entry = |one: &&ToolDefinition| {
+            let name = one.name().as_str();
+            registry.get(name).is_none_or(|known| std::ptr::eq(known.definition().as_ref(), *one))
+        };
+        self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied().filter(has_own_entry)));
         let all = definitions.into_iter().chain(from_manifests.iter().copied());
         self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
     }

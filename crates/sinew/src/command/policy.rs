@@ -10,6 +10,7 @@ mod suggest;
 use std::path::Path;
 use std::sync::Arc;
 
+use governance::files::PROJECT_POLICY;
 use governance::{Workspace, WorkspaceAccess};
 use policy_tools::{PolicyTests, ToolReach};
 use serde_json::json;
@@ -114,6 +115,11 @@ fn show_reach(
         DIM_STYLE,
         format!("workspaces: {}; the built-in denials apply everywhere", escape_invisible_line(&listed)),
     ))?;
+    for (project, _) in snapshot.policy.project_policies() {
+        let file = project.join(PROJECT_POLICY).display().to_string();
+        let text = format!("{} restricts calls into its project further", escape_invisible_line(&file));
+        print_result_line(paint(DIM_STYLE, text))?;
+    }
     Ok(ExitKind::Done)
 }
 

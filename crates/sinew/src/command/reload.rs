@@ -127,6 +127,20 @@ fn show_change(change: &Value) -> Result<(), CommandError> {
     print_result_line(format!("{sign} {text}{place}"))
 }
 
+/// Makes a running daemon read a file that a command has edited, and shows what is in effect and what waits.
+pub(crate) fn show_edit(context: &CommandContext) -> Result<(), CommandError> {
+    if !context.is_daemon_ready() {
+        return Ok(());
+    }
+    let report = context.request_control("control/reload", json!({}))?;
+    show_changes(&report)?;
+    match result_of(&report) {
+        // The daemon has read the file by itself in the meantime.
+        Some("unchanged" | "applied") => print_result_line("the running daemon has applied the change"),
+        _ => show_result(&report),
+    }
+}
+
 /// State of one change after the daemon has read the files again.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ChangeState {

@@ -1,7 +1,7 @@
 //! `sinew workspace`: adds, lists and removes the folders that callers may work in. They are stored in
 //! `sinew.yaml`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use governance::WorkspaceAccess;
@@ -33,7 +33,7 @@ pub(crate) fn run(command: WorkspaceCommand) -> Result<ExitKind, CommandError> {
             };
             // Write the policy first, so that the folder is never a workspace without its policy.
             if let Some(preset) = preset {
-                preset.write(&context.folder().join(&dir))?;
+                preset.write(&context.folder().join(&dir).components().collect::<PathBuf>())?;
             }
             add(&context, &dir, access)
         }

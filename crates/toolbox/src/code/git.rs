@@ -216,6 +216,10 @@ fn git_failure(folder: &Path, report: &RunReport) -> Failure {
             "not_a_repository",
         );
     }
+    if has("bad revision 'HEAD'") || has("does not have any commits yet") {
+        let failure = Failure::new(FailureKind::NotFound, format!("`{directory}` has no commits yet"));
+        return with_outcome(failure, "unknown_revision");
+    }
     if ["unknown revision", "bad revision", "ambiguous argument", "bad object", "Invalid revision"]
         .iter()
         .any(|phrase| has(phrase))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use file_access::{DirectoryEntry, EntryKind, VisitAction};
+use file_access::{DirectoryEntry, EntryKind, OpenedPath, VisitAction};
 use governance::Permit;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde_json::json;
 use tool::definition::Annotations;
 use tool::result::{Truncation, TruncationUnit};
 use tool::text::path_to_text;
-use tool::{Category, Failure, RiskLevel, ToolOutput, ToolSpec};
+use tool::{Category, Failure, FailureKind, RiskLevel, ToolOutput, ToolSpec};
 
 use super::cursor::Cursor;
 use super::name_pattern::NamePattern;
@@ -21,6 +21,11 @@ use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
 
 /// Largest number of entries visited in one call, because a tree can be arbitrarily large.
 const MAX_VISITED: usize = 100_000;
+/// Largest number of entries of a directory that is listed by name. To sort a larger one, each page would have to read
+/// all of it.
+const MAX_SORTED: usize = 10_000;
+/// Start of a cursor that is a position in a large directory. No other cursor begins with it.
+const POSITION: &str = "at.";
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +42,8 @@ struct Arguments {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = 256))]
     glob: Option<String>,
-    /// Sort order. name: by path; size: largest first; modified: newest first.
+    /// Sort order. name: by path; size: largest first; modified: newest first. A directory with more than 10,000
+    /// entries is not sorted by name.
     #[serde(default)]
     sort: ListSortKey,
     /// Maximum number of entries.
@@ -75,7 +81,8 @@ struct DirectoryListing {
     entries: Vec<ListedEntry>,
     /// Total number of entries.
     total: u64,
-    /// True if every entry was visited. Otherwise `total` counts only the visited ones.
+    /// True if every entry was visited. Otherwise `total` counts only the visited ones, and those of a page of a large
+    /// directory.
     complete: bool,
     /// Directories that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -113,6 +120,9 @@ pub(super) fn tool() -> ToolRegistration {
 fn list(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<DirectoryListing>, Failure> {
     let directory = target(permit)?;
     let pattern = arguments.glob.as_deref().map(NamePattern::new).transpose()?;
+    if let Some(position) = position_in_large(directory, arguments)? {
+        return list_unsorted(permit, arguments, pattern.as_ref(), position);
+    }
     let after = arguments.cursor.as_deref().map(Cursor::parse).transpose()?;
     let mut found: Vec<(Cursor, ListedEntry)> = Vec::new();
     let mut seen = 0;
@@ -155,6 +165,79 @@ fn list(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<DirectoryL
     Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
 }
 
+/// Position at which to list a directory that is too large to be sorted by name, or `None` for any other listing.
+fn position_in_large(directory: &OpenedPath, arguments: &Arguments) -> Result<Option<u64>, Failure> {
+    if arguments.depth > 1 || arguments.sort != ListSortKey::Name {
+        return Ok(None);
+    }
+    if let Some(cursor) = &arguments.cursor {
+        let position = cursor.strip_prefix(POSITION);
+        return Ok(position.and_then(|digits| u64::from_str_radix(digits, 16).ok()));
+    }
+    let mut scan = directory.scan(0)?;
+    for _ in 0..=MAX_SORTED {
+        if scan.next_name()?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(0))
+}
+
+/// Lists a part of a directory in the order of the file system. Reads only the names and the metadata of that part.
+fn list_unsorted(
+    permit: &Permit,
+    arguments: &Arguments,
+    pattern: Option<&NamePattern>,
+    position: u64,
+) -> Result<TypedOutput<DirectoryListing>, Failure> {
+    let directory = target(permit)?;
+    let mut scan = directory.scan(position)?;
+    let (mut entries, mut budget) = (Vec::new(), output_budget::content_budget(permit));
+    let mut continue_at = Some(position);
+    for _ in 0..MAX_VISITED {
+        if entries.len() == arguments.max_entries {
+            break;
+        }
+        let Some(name) = scan.next_name()? else {
+            continue_at = None;
+            break;
+        };
+        let relative = Path::new(&name);
+        let is_listed = permit.is_visible(&directory.canonical().join(relative))
+            && pattern.is_none_or(|pattern| pattern.matches(relative));
+        let listed = is_listed.then(|| scan.entry(name.clone())).flatten();
+        if let Some(listed) = listed.map(|entry| to_listed_entry(relative, &entry)) {
+            match budget.checked_sub(json_length(&listed)) {
+                Some(rest) => budget = rest,
+                None if entries.is_empty() => return Err(oversized_entry(relative)),
+                None => break,
+            }
+            entries.push(listed);
+        }
+        continue_at = Some(scan.position());
+    }
+    let returned = entries.len() as u64;
+    let next_cursor = continue_at.map(|position| format!("{POSITION}{position:x}"));
+    let truncated = next_cursor.as_ref().map(|_| Truncation {
+        unit: TruncationUnit::Entries,
+        total: returned,
+        returned,
+        how_to_continue: "call again with cursor set to next_cursor, or narrow the listing with glob"
+            .to_owned(),
+    });
+    let path = display_path(directory);
+    let (complete, unreadable) = (false, Vec::new());
+    let value = DirectoryListing { path, entries, total: returned, complete, unreadable, next_cursor };
+    Ok(TypedOutput { value, metadata: ToolOutput { truncated, ..ToolOutput::default() } })
+}
+
+/// Failure of a page on which not even one entry fits. A cursor would lead back to it.
+fn oversized_entry(relative: &Path) -> Failure {
+    let name = tool::text::shorten(&path_to_text(relative.as_os_str()), 100).into_owned();
+    Failure::new(FailureKind::TooLarge, format!("the entry `{name}` alone exceeds the size of a result"))
+        .with_hint("raise max_output_bytes in tools.yaml, or skip the entry with glob")
+}
+
 /// Sort key of an entry, ascending.
 fn sort_key(sort: ListSortKey, entry: &DirectoryEntry) -> u64 {
     let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -171,10 +254,14 @@ fn sort_key(sort: ListSortKey, entry: &DirectoryEntry) -> u64 {
 fn take_fitting(entries: Vec<(Cursor, ListedEntry)>, most: usize, budget: u64) -> Vec<(Cursor, ListedEntry)> {
     let mut remaining = budget;
     let mut fits = |entry: &ListedEntry| {
-        let cost = serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1);
-        remaining.checked_sub(cost).map(|rest| remaining = rest).is_some()
+        remaining.checked_sub(json_length(entry)).map(|rest| remaining = rest).is_some()
     };
     entries.into_iter().take(most).take_while(|(_, entry)| fits(entry)).collect()
+}
+
+/// Number of bytes that an entry takes in the output, with a comma.
+fn json_length(entry: &ListedEntry) -> u64 {
+    serde_json::to_string(entry).map_or(u64::MAX, |text| text.len() as u64 + 1)
 }
 
 fn to_listed_entry(relative: &Path, entry: &DirectoryEntry) -> ListedEntry {

@@ -5,7 +5,7 @@ use std::path::Path;
 use governance::Workspaces;
 use governance::rules::{EffectivePolicy, ListPurpose, PathList, PathPattern};
 
-use super::{LintFindings, WRITE_TOOL, changes_files, runs_in_some_mode};
+use super::{LintFindings, WRITE_TOOL, runs_in_some_mode, writes_files};
 
 /// Reports the list of `write_file` in the policy of the home and of each project, if another tool may write to a
 /// path that the list does not contain.
@@ -54,9 +54,7 @@ fn report(findings: &mut LintFindings<'_>, scope: &PathList, open: &[&str], fix:
 
 /// Returns true for another tool that writes to paths, or starts programs that may.
 fn is_other_writer(tool: &EffectivePolicy<'_>) -> bool {
-    let writes =
-        changes_files(tool.definition) || (tool.definition.requires_sandbox() && tool.may_change_files());
-    tool.definition.name().as_str() != WRITE_TOOL && writes && runs_in_some_mode(tool)
+    tool.definition.name().as_str() != WRITE_TOOL && writes_files(tool) && runs_in_some_mode(tool)
 }
 
 fn allowed_paths<'a>(tool: &EffectivePolicy<'a>) -> Option<&'a PathList> {

@@ -9,13 +9,13 @@ use server::settings::Settings;
 use strict_yaml::YamlNode;
 
 use crate::cli::JsonArgs;
-use crate::command::{init, schema};
+use crate::command::{init, reload, schema};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::table::Table;
-use crate::terminal::{escape_invisible_line, print_message, print_result_line};
+use crate::terminal::{escape_invisible_line, print_result_line};
 
 use super::{setting_rows, value_text};
 
@@ -129,7 +129,7 @@ pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
     check_loads(&context, file, &changed)?;
     init::replace_atomically(&path, &changed)?;
     print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-    remind_to_reload(&context);
+    reload::show_edit(&context)?;
     Ok(ExitKind::Done)
 }
 
@@ -156,6 +156,12 @@ pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
         Err(error) => return Err(CommandError::failed(format!("`{editor}` cannot start: {error}"))),
     }
     let changed = read_or_empty(&draft)?;
+    if changed == start {
+        // The draft has nothing that the file or the built-in text lacks.
+        let _ = std::fs::remove_file(&draft);
+        print_result_line("nothing was changed")?;
+        return Ok(ExitKind::Done);
+    }
     let file = PolicyFile::ALL.into_iter().find(|file| relative.ends_with(file.name()));
     let checked = match (name, file) {
         ("guardrails", _) => compose::check_guardrails_text(&context, &path, &changed),
@@ -167,16 +173,8 @@ pub(super) fn edit(name: &str) -> Result<ExitKind, CommandError> {
     // The file holds the same text by now.
     let _ = std::fs::remove_file(&draft);
     print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-    remind_to_reload(&context);
+    reload::show_edit(&context)?;
     Ok(ExitKind::Done)
-}
-
-fn remind_to_reload(context: &CommandContext) {
-    if context.is_daemon_ready() {
-        print_message(
-            "the running daemon applies the parts that tighten at once; `sinew reload` shows the parts that wait for you",
-        );
-    }
 }
 
 /// Checks that the configuration loads with a new text for one file.

@@ -15,7 +15,6 @@ use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
-use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
 };
@@ -104,9 +103,9 @@ fn show(diff: &PolicyDiff) -> Result<(), CommandError> {
             PolicyEffect::Neutral => paint(DIM_STYLE, "neutral"),
             PolicyEffect::Loosens => paint(ERROR_STYLE, "loosens"),
         };
-        let place = difference.rule.as_ref().map(|rule| format!(" ({})", render::format_rule(rule)));
         let description = escape_invisible_line(&difference.description);
-        print_result_line(format!("  {word} {description}{}", place.unwrap_or_default()))?;
+        print_result_line(format!("  {word} {description}"))?;
+        rule_line(difference.rule.as_ref()).map_or(Ok(()), print_result_line)?;
     }
     if let Some(more) = differences.len().checked_sub(SHOWN_DIFFERENCES).filter(|more| *more > 0) {
         print_result_line(format!("  and {more} more; `--json` lists all"))?;

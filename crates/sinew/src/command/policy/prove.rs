@@ -104,7 +104,7 @@ fn show(proof: &Proof, question: &str) -> Result<(), CommandError> {
         print_result_line(format!("  not named by a call: the programs that {tools} choose and start"))?;
     }
     print_result_line(paint(DIM_STYLE, "This assumes:"))?;
-    ASSUMPTIONS.iter().try_for_each(|line| print_result_line(paint(DIM_STYLE, format!("- {line}"))))
+    ASSUMPTIONS.iter().map(|text| paint(DIM_STYLE, format!("- {text}"))).try_for_each(print_result_line)
 }
 
 fn show_witness(witness: &Witness, modes: &str) -> Result<(), CommandError> {

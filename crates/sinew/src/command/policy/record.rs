@@ -9,6 +9,7 @@ use execution::recording::RECORDING_NOTE;
 use governance::RecordedCall;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use ledger::{LedgerEntry, LedgerReader, OutcomeStatus, RecordFilter};
 use policy_tools::{LearnedPolicy, RecordedUse, SuggestContext, learn_policy};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::cli::{JsonArgs, RecordArgs};
 use crate::command::allow::{painted, unified};
 use crate::command::ledger::read_error;
-use crate::command::{init, pin};
+use crate::command::{init, pin, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
@@ -206,12 +207,7 @@ fn show_proposal(
     match (written, args.apply) {
         (Some(path), is_applied) => {
             print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-            if is_applied && command_context.is_daemon_ready() {
-                print_message(
-                    "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`",
-                );
-            }
-            Ok(())
+            if is_applied { reload::show_edit(command_context) } else { Ok(()) }
         }
         (None, _) => print_result_line(
             "Write it with `--write FILE` to review it as a file, or with `--apply` to your tools.yaml.",

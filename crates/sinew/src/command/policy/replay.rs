@@ -67,7 +67,7 @@ pub(crate) fn run(
         tally.add_record(record, &candidate, &snapshot);
     }
     drop(line);
-    let mut differences = compare_policies(&snapshot.policy, &candidate, definitions);
+    let mut differences = compare_policies((&snapshot.policy, &candidate), &snapshot.workspaces, definitions);
     differences.extend(curated_map_differences(against, &snapshot)?);
     if output.json { tally.print_json(&differences) } else { tally.print_summary(&differences) }?;
     Ok(ExitKind::Done)

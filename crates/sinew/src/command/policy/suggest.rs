@@ -8,19 +8,20 @@ use governance::Policy;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
 use policy_tools::{
-    PolicyEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind, compare_policies, suggest,
+    MIN_CALLS, PolicyEffect, SuggestContext, SuggestReport, Suggestion, SuggestionKind, compare_policies,
+    suggest,
 };
 use serde_json::{Value, json};
 
 use crate::cli::JsonArgs;
 use crate::command::allow::{painted, unified};
-use crate::command::init;
+use crate::command::{init, reload};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::terminal::{
-    DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint, print_message,
+    DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, escape_invisible, escape_invisible_line, paint,
     print_result_line,
 };
 use crate::units;
@@ -73,7 +74,8 @@ fn candidate(context: &SuggestContext<'_>, suggestion: &Suggestion) -> Option<Po
 /// Returns true if the daemon would wait for the operator before it applies the change.
 fn loosens(context: &SuggestContext<'_>, suggestion: &Suggestion) -> bool {
     let Some(changed) = candidate(context, suggestion) else { return false };
-    let differences = compare_policies(context.policy, &changed, context.definitions.iter().copied());
+    let differences =
+        compare_policies((context.policy, &changed), context.workspaces, context.definitions.iter().copied());
     differences.iter().any(|difference| difference.effect == PolicyEffect::Loosens)
 }
 
@@ -111,6 +113,11 @@ fn show_report(
         print_result_line("Write one of them with `sinew policy suggest --apply NUMBER`.")?;
     } else {
         print_result_line("No change of your files is suggested.")?;
+    }
+    if report.calls < MIN_CALLS {
+        print_result_line(format!(
+            "Unused rules are suggested from {MIN_CALLS} calls on; `--since 30d` reads more."
+        ))?;
     }
     Ok(ExitKind::Done)
 }
@@ -209,14 +216,7 @@ fn write_change(
     } else {
         print_result_line(painted(&escape_invisible(&shown)))?;
         print_result_line(format!("wrote {}", escape_invisible_line(&path.display().to_string())))?;
-    }
-    if command_context.is_daemon_ready() {
-        print_message(match loosens(context, suggestion) {
-            true => {
-                "the change loosens the policy, so the running daemon has not applied it: run `sinew reload --accept`"
-            }
-            false => "the running daemon applies it at once; `sinew reload` shows the result",
-        });
+        reload::show_edit(command_context)?;
     }
     Ok(ExitKind::Done)
 }
