@@ -851,6 +851,8 @@ export interface ControlStatusResult {
   sockets: string[];
   /** open connections, this one included */
   connections: number;
+  /** programs behind the other connections: `name` (from the handshake), `pid`, `socket`, `session` and `since` */
+  clients: unknown[];
   /** true during a shutdown */
   stopping: boolean;
 }

@@ -144,7 +144,8 @@ fn is_one_word(line: &str) -> bool {
 fn steady(lines: &[String], daemon: &Daemon) -> String {
     let folder = daemon.home().user_home().file_name().unwrap().to_string_lossy().into_owned();
     let line = |line: &String| {
-        let line = line.replace(&folder, "sinew-test-000000");
+        // The names have the same lengths, so that they wrap alike.
+        let line = line.replace(&folder, "sinew-test-000000").replace("/work", "/proj");
         let words = line.split(' ').map(|word| {
             let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
             let is_id = bare.len() >= 12 && bare.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
@@ -154,16 +155,29 @@ fn steady(lines: &[String], daemon: &Daemon) -> String {
                 '0'..='9' => '0',
                 c => c,
             };
+            // A shortened path may begin within the name of the folder.
+            let word = match (word.split_once('…'), word.find("/proj")) {
+                (Some((before, after)), Some(_)) => {
+                    let rest = after.find("/proj").and_then(|at| after.get(at..)).unwrap_or(after);
+                    format!("{before}…{rest}")
+                }
+                _ => word.to_owned(),
+            };
             word.chars().map(steady).collect::<String>()
         });
         let words: Vec<String> = words.filter(|word| !word.is_empty()).collect();
         let indent = line.len() - line.trim_start().len();
         let mut text = words.join(" ");
+        // Process ids and durations have as many digits as they happen to have.
+        while text.contains("00") {
+            text = text.replace("00", "0");
+        }
         for unit in ["µs", "ms", "s", "min"] {
-            for digits in ["00000", "0000", "000", "00", "0.0", "0"] {
+            for digits in ["0.0", "0"] {
                 text = text.replace(&format!(" {digits} {unit}"), " N ms");
             }
         }
+        text = text.replace(" N ms N ms", " N ms");
         format!("{}{text}", " ".repeat(indent)).trim_end().to_owned()
     };
     lines.iter().map(line).collect::<Vec<_>>().join("\n")

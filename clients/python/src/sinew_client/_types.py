@@ -960,6 +960,8 @@ class _ControlStatusResultRequired(TypedDict):
     """paths of the agent socket and the control socket"""
     connections: float
     """open connections, this one included"""
+    clients: list[Any]
+    """programs behind the other connections: `name` (from the handshake), `pid`, `socket`, `session` and `since`"""
     stopping: bool
     """true during a shutdown"""
 

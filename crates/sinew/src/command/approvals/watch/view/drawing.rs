@@ -96,8 +96,8 @@ impl WatchView {
                 let id = if width < WIDTH_WITH_IDS { String::new() } else { format!("{id}  ") };
                 let left = units::span(one.seconds_left);
                 let head = format!("{sign} {id}{left:>9}  {risk:6}  ");
-                let line =
-                    truncate(&(head.clone() + &short_summary(&summary, width, head.chars().count())), width);
+                let summary = short_summary(&summary, width, head.chars().count());
+                let line = truncate(&(head + &summary), width);
                 if is_chosen { paint(HEADING_STYLE, line) } else { line }
             })
             .collect();
