@@ -45,7 +45,8 @@ impl CallerShare {
 
 #[cfg(test)]
 mod tests {
-    use tool::{CallerEndpoint, CallerKey, ProcessIdentity};
+    use tool::CallerEndpoint;
+    use tool::caller::{CallerKey, ProcessIdentity};
 
     use super::*;
 

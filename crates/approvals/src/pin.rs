@@ -48,7 +48,7 @@ pub struct OperatorProof(());
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// A PIN is set, and none was given.
-    #[error("the operator PIN is needed")]
+    #[error("the operator PIN is required: repeat the request with `pin`")]
     Missing,
     /// The PIN does not match.
     #[error("the PIN is wrong")]

@@ -107,7 +107,7 @@ fn check_restart(
     assert_eq!(&change::workspace_state(fixture), other, "{what}: after recovery");
 }
 
-/// Entry point of the child: makes one change and reports the result by its exit code.
+/// Makes one change in the child process and reports the result by the exit code.
 #[test]
 fn one_change() {
     let Some(fixture) = WorkspaceFixture::from_parent() else { return };

@@ -14,7 +14,7 @@ use tool::git::{GitDirectory, GitEntry, is_git_entry};
 use crate::error::AccessError;
 use crate::opened::EntryLocation;
 
-/// Relation of a canonical path to the git directories on its way, if no tool may change it.
+/// Returns the relation of a canonical path to the git directories above it, if no tool may change it.
 pub(crate) fn entry_at(canonical: &Path) -> Option<GitEntry> {
     let parts = canonical.ancestors().filter_map(|path| path.parent().zip(path.file_name()));
     let counted = parts.filter(|(_, name)| is_git_entry(name));

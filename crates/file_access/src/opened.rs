@@ -279,7 +279,7 @@ impl OpenedPath {
         &self.other_names
     }
 
-    /// Relation of a change to the git directories on the way, if no tool may make it.
+    /// Returns the relation of a change to the git directories above the path, if no tool may make the change.
     pub fn git_entry(&self) -> Option<GitEntry> {
         self.git_entry
     }
@@ -301,11 +301,11 @@ impl OpenedPath {
             return Vec::new();
         };
         let mut name = target.location.path();
-        let below = target.missing_below.iter().map(|step| {
+        let missing_steps = target.missing_below.iter().map(|step| {
             let inner = name.join(step);
             std::mem::replace(&mut name, inner)
         });
-        below.collect()
+        missing_steps.collect()
     }
 
     /// Opens the judged file or directory for reading, without a path lookup. Fails if the result is another

@@ -183,10 +183,10 @@ impl OpenedPath {
         match pending.move_back(location) {
             Ok(()) => Err(error),
             Err(errno) => {
-                let why = format!(
+                let reason = format!(
                     "{error}; it could not be restored ({errno}): run `sinew undo` with the id of this call"
                 );
-                Err(AccessError::io("removing", &self.canonical, std::io::Error::other(why)))
+                Err(AccessError::io("removing", &self.canonical, std::io::Error::other(reason)))
             }
         }
     }
@@ -305,8 +305,8 @@ impl OpenedPath {
             removed.entries += 1;
             removed.bytes += found.entry.size.filter(|_| found.entry.kind == EntryKind::File).unwrap_or(0);
             let name = self.canonical.join(found.relative);
-            if let Some(why) = protects.reason_to_keep(&name, found) {
-                blocker = Some((name, why));
+            if let Some(reason) = protects.reason_to_keep(&name, found) {
+                blocker = Some((name, reason));
             } else if found.device().is_some_and(|device| device != top.device) {
                 blocker = Some((name, "is on another volume"));
             } else if found.entry.kind == EntryKind::Unreadable {
@@ -316,8 +316,8 @@ impl OpenedPath {
         });
         let unseen = unseen.map_err(|errno| self.removal_error(errno))?;
         let unread = unseen.unreadable.first().map(|path| (self.canonical.join(path), "cannot be read"));
-        if let Some((inner, why)) = blocker.or(unread) {
-            return Err(AccessError::Blocked { path: self.canonical.clone(), inner, reason: why });
+        if let Some((inner, reason)) = blocker.or(unread) {
+            return Err(AccessError::Blocked { path: self.canonical.clone(), inner, reason });
         }
         if unseen.truncated {
             let (path, inner) = (self.canonical.clone(), self.canonical.clone());

@@ -68,7 +68,7 @@ impl CommonPaths {
         Some(user.error_at(key.line, key.column, &message).with_suggestion(fix))
     }
 
-    /// The list without entries.
+    /// Creates an empty list.
     pub(crate) fn none() -> Self {
         CommonPaths { written: Vec::new(), globs: Arc::new(PathGlobs::empty()) }
     }
@@ -108,7 +108,7 @@ impl CommonPaths {
     }
 }
 
-/// The part of a tool's forbidden paths that its own entry states: those come first.
+/// Returns the forbidden paths that the tool's own entry contains. They come first in the list.
 pub fn own_part(forbidden: &PathGlobs) -> &[ListedPattern] {
     let written = forbidden.patterns();
     let own = written.iter().take_while(|one| &*one.rule.id != COMMON).count();

@@ -16,7 +16,7 @@ impl DenialReason {
         DenialReason(Box::new(refusal.with_detail(detail).with_hint(hint).with_rule(rule.clone())))
     }
 
-    /// Denial of an argument that no rule can allow, because it is malformed.
+    /// Creates the denial of an argument that no rule can allow, because it is malformed.
     pub(crate) fn invalid_argument(detail: &str, reason: &str, hint: &str) -> Self {
         let refusal = Refusal::new("", RefusalCode::InvalidArguments, reason);
         let rule = RuleRef { file: "tool definition".into(), line: 0, id: "format".into() };
@@ -51,7 +51,7 @@ impl DenialReason {
     }
 }
 
-/// Denial of a network access by a tool without declared network access.
+/// Creates the denial of a network access by a tool without declared network access.
 pub(crate) fn no_network_access(tool: &str) -> DenialReason {
     let rule = RuleRef { file: "tool definition".into(), line: 0, id: format!("{tool}.category").into() };
     let hint = "its category has no network access, and none of its arguments is a URL".to_owned();

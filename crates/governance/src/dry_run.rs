@@ -52,7 +52,7 @@ pub fn dry_run(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> 
     dry_run_traced(policy, situation, call, &mut trace).with_trace(trace)
 }
 
-/// Like `dry_run`, without the reasons: a search that judges many calls needs most verdicts alone.
+/// Like `dry_run`, without the reasons. A search that judges many calls rarely needs reasons.
 pub fn dry_run_verdict(policy: &Policy, situation: &Situation<'_>, call: &ValidCall) -> VerdictKind {
     dry_run_traced(policy, situation, call, &mut RuleTrace::disabled()).verdict
 }

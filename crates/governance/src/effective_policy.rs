@@ -110,7 +110,7 @@ impl<'a> EffectivePolicy<'a> {
         external_targets.network_targets.iter().try_for_each(|target| outbound.check(target, notes))
     }
 
-    /// Paths forbidden to the tool: by its own entry and by the list for every tool.
+    /// Returns the paths that are forbidden to the tool, by its own entry or by the list for every tool.
     pub fn forbidden_paths(&self) -> &'a Arc<PathGlobs> {
         self.rules.map_or(self.policy.common.globs(), |rules| &rules.forbidden_paths)
     }

@@ -136,7 +136,8 @@ impl PathGlobsBuilder {
         Ok(())
     }
 
-    /// Allowing lists compare exactly; forbidding lists ignore case if the file system does.
+    /// Returns the case matching of the list. Allowing lists compare exactly. Forbidding lists ignore case if
+    /// the file system does.
     fn case_matching(&self) -> CaseMatching {
         match (self.purpose, self.file_names) {
             (ListPurpose::Forbid, NameComparison::CaseInsensitive) => CaseMatching::Folded,

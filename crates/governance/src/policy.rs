@@ -89,7 +89,7 @@ impl Policy {
         Self::load_with(folder, LayerDefault::Extend, environment)
     }
 
-    /// Like `load`, with the meaning of a file that does not say what it extends.
+    /// Like `load`, with the meaning of a file without the key `extends`.
     pub fn load_with(
         folder: &Path,
         default: LayerDefault,
@@ -381,7 +381,8 @@ fn built_in_modes(known: &[Category]) -> Result<(PerMode<ModeRules>, Transitions
     }
 }
 
-/// Paths forbidden to every tool where the file has no list: a file from before there was one must not open them.
+/// Returns the paths that are forbidden to every tool if the file has no such list. A file of an older
+/// version must not permit them.
 fn built_in_paths(environment: &PolicyEnvironment) -> Result<CommonPaths, PolicyError> {
     let alone = |error: DocumentError| PolicyError::new(vec![error]);
     let document = layers::built_in_documents()?.tools;

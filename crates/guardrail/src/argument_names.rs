@@ -1,9 +1,9 @@
-//! Resolution of argument names that a tool does not know.
+//! Matching of unknown argument names with the argument names of a tool.
 
 use tool::text::{is_typo_of, nearest_word};
 
-/// Names that models use interchangeably. A key matches another name of its row, and only if the tool has
-/// exactly one of them.
+/// Names that models use interchangeably. An unknown key matches another name of its row if the tool has exactly
+/// one argument of that row.
 const SYNONYMS: [&[&str]; 10] = [
     &[
         "path",
@@ -36,24 +36,24 @@ const SYNONYMS: [&[&str]; 10] = [
 /// or a typing error. `None` if the match is ambiguous.
 pub(crate) fn likely_name<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let folded = fold(key);
-    let same: Vec<&&str> = known.iter().filter(|name| fold(name) == folded).collect();
-    match same.as_slice() {
-        [one] => return Some(one),
+    let equal_names: Vec<&&str> = known.iter().filter(|name| fold(name) == folded).collect();
+    match equal_names.as_slice() {
+        [name] => return Some(name),
         [] => {}
         _ => return None,
     }
     let row = SYNONYMS.iter().find(|row| row.iter().any(|word| fold(word) == folded));
-    let others: Vec<&&str> =
+    let synonyms: Vec<&&str> =
         row.into_iter().flat_map(|row| known.iter().filter(|name| row.contains(name))).collect();
-    match others.as_slice() {
-        [one] => Some(one),
+    match synonyms.as_slice() {
+        [name] => Some(name),
         [] => nearest_word(key, known.iter().copied()),
         _ => None,
     }
 }
 
-/// Like `likely_name`, but strict enough to act on: a similar name may mean the opposite (`no_recursive`,
-/// `exclude_hidden`), so at most one typing error is tolerated.
+/// Like `likely_name`, but tolerates at most one typing error, because a similar name may mean the opposite
+/// (`no_recursive`, `exclude_hidden`). A repair may use the result.
 pub(crate) fn unambiguous_name<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let is_synonym = |name: &str| {
         SYNONYMS.iter().any(|row| row.contains(&name) && row.iter().any(|word| fold(word) == fold(key)))
@@ -63,7 +63,7 @@ pub(crate) fn unambiguous_name<'a>(key: &str, known: &[&'a str]) -> Option<&'a s
 }
 
 fn fold(word: &str) -> String {
-    // A key may be megabytes long; known names are not.
+    // A key that a caller sends may be megabytes long. The names of arguments are short.
     let letters =
         word.chars().take(tool::text::MAX_QUOTED_CHARS + 1).filter(|c| !matches!(c, '_' | '-' | ' ' | '.'));
     letters.flat_map(char::to_lowercase).collect()

@@ -234,17 +234,17 @@ fn take_within_budget(problems: impl Iterator<Item = ArgumentProblem>) -> Vec<Ar
 
 /// Returns true if the JSON pointers of all values in `value` take more than `most` bytes together.
 fn pointers_exceed(value: &Value, most: usize) -> bool {
-    /// Returns the rest of the byte budget `left` after the pointers below a value whose own pointer has
+    /// Returns the rest of the byte budget `remaining` after the pointers below a value whose own pointer has
     /// `length` bytes, or `None` once it is exceeded.
     fn remaining_budget(value: &Value, length: usize, remaining: usize) -> Option<usize> {
-        let below = |remaining: usize, (key, child): (usize, &Value)| {
+        let budget_after = |remaining: usize, (key, child): (usize, &Value)| {
             let length = length + 1 + key;
             remaining_budget(child, length, remaining.checked_sub(length)?)
         };
         match value {
-            Value::Array(items) => items.iter().map(|item| (1, item)).try_fold(remaining, below),
+            Value::Array(items) => items.iter().map(|item| (1, item)).try_fold(remaining, budget_after),
             Value::Object(map) => {
-                map.iter().map(|(key, child)| (key.len(), child)).try_fold(remaining, below)
+                map.iter().map(|(key, child)| (key.len(), child)).try_fold(remaining, budget_after)
             }
             _ => Some(remaining),
         }

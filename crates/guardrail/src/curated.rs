@@ -105,27 +105,27 @@ impl CuratedGuardrails {
         Ok(CuratedGuardrails { entries, document: Some(document), hash })
     }
 
-    /// Document of the entries, merged from its layers. `None` for the empty map.
+    /// Returns the document of the entries, merged from its layers. `None` for the empty map.
     pub fn document(&self) -> Option<&Document> {
         self.document.as_ref()
     }
 
-    /// SHA-256 digest of the file, as recorded in the ledger.
+    /// Returns the SHA-256 digest of the file, as recorded in the ledger.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// Replacement of a deprecated name, as text for the caller.
+    /// Returns the replacement of a deprecated name, as text for the caller.
     pub fn deprecation(&self, name: &str) -> Option<&str> {
         self.for_unknown_name(name, |_| false)?.deprecated.as_deref()
     }
 
-    /// Tool of this daemon to call instead of a name that only other hosts have.
+    /// Returns the tool of this daemon to call instead of a name that only other hosts have.
     pub fn replacement(&self, name: &str) -> Option<&str> {
         self.for_unknown_name(name, |_| false)?.replacement.as_deref()
     }
 
-    /// Example for a name that no tool has, as text.
+    /// Returns an example for a name that no tool has, as text.
     pub fn example_text(&self, name: &str) -> Option<String> {
         let example = self.for_unknown_name(name, |_| false)?.example.as_ref()?;
         Some(example::to_text(&example.value)).filter(|text| !text.is_empty() && text != "{}")

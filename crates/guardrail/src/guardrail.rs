@@ -156,7 +156,7 @@ impl<'a> Guardrail<'a> {
         }
     }
 
-    /// Example from the map for a name that no tool has.
+    /// Returns an example from the map for a name that no tool has.
     pub fn example_for_unknown(&self, name: &str) -> Option<Value> {
         self.requirements_for_unknown(name)?.example.as_ref().map(|example| example.value.clone())
     }
@@ -171,7 +171,7 @@ impl<'a> Guardrail<'a> {
     }
 }
 
-/// Arguments that hold nested calls, according to the map and the schema.
+/// Returns the arguments that contain nested calls, according to the map and the schema.
 pub(crate) fn call_fields<'e>(
     entry: Option<&'e CuratedRequirements>,
     known: Option<KnownTool<'e>>,

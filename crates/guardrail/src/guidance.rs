@@ -62,14 +62,14 @@ impl ToolGuidance {
         let mistakes =
             self.mistakes.iter().filter(|one| self.is_about_command(&one.wrong) && about(&one.wrong));
         let mistakes = mistakes.map(|one| {
-            let why = one
+            let explanation = one
                 .rationale
                 .as_deref()
-                .map(|why| format!(" Why: {}.", to_short_line(why)))
+                .map(|text| format!(" Why: {}.", to_short_line(text)))
                 .unwrap_or_default();
             let (wrong, correct) = (to_short_line(&one.wrong), to_short_line(&one.correct));
             format!(
-                " Known mistake `{}`: {}. Wrong: {wrong} → correct: {correct}.{why}",
+                " Known mistake `{}`: {}. Wrong: {wrong} → correct: {correct}.{explanation}",
                 one.name,
                 to_short_line(&one.description)
             )
@@ -96,7 +96,7 @@ impl ToolGuidance {
     }
 }
 
-/// Arguments that a refusal blames: those its pointers name, and those named in messages without a pointer.
+/// Returns the arguments that a refusal names: in its pointers, and in messages without a pointer.
 fn blamed_arguments<'d>(refusal: &Refusal, definition: &'d ToolDefinition) -> Vec<&'d str> {
     let names = definition.parameters().iter().map(|parameter| parameter.name.as_str());
     names

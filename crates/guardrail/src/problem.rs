@@ -61,7 +61,7 @@ fn is_command_line(error: &ValidationError<'_>, definition: &ToolDefinition) -> 
     error.instance().is_string() && format.is_some_and(|format| format == "command")
 }
 
-/// Problem of a command that is one text.
+/// Describes the problem of a command that is one text.
 fn command_line(pointer: String, got: String) -> ArgumentProblem {
     let expected = "an array with the program and each argument as a string of its own";
     let message =
@@ -69,7 +69,7 @@ fn command_line(pointer: String, got: String) -> ArgumentProblem {
     ArgumentProblem::new(pointer, expected, got, message)
 }
 
-/// Problem of a key that the schema does not know.
+/// Describes the problem of a key that the schema does not know.
 pub(crate) fn unknown_key(
     error: &ValidationError<'_>,
     key: &str,
@@ -95,7 +95,7 @@ pub(crate) fn pointer_of_key(error: &ValidationError<'_>, key: &str) -> String {
     join_pointer(&shorten_pointer(error.instance_path().as_str()), key)
 }
 
-/// Problem of a session argument sent to a tool that always gets the caller's own session.
+/// Describes the problem of a session argument sent to a tool that always gets the caller's own session.
 pub(crate) fn unexpected_session(arguments: &Value, definition: &ToolDefinition) -> Option<ArgumentProblem> {
     let actual = definition.wants_session().then(|| arguments.get(SESSION_ARGUMENT)).flatten()?;
     let message = format!("`{SESSION_ARGUMENT}` is set by Sinew to the caller's own session: leave it out");
@@ -107,7 +107,7 @@ pub(crate) fn unexpected_session(arguments: &Value, definition: &ToolDefinition)
     ))
 }
 
-/// Problem of arguments that are not an object.
+/// Describes the problem of arguments that are not an object.
 pub(crate) fn wrong_type(actual: &Value) -> ArgumentProblem {
     let kind = json_kind(actual);
     ArgumentProblem::new("", "object", kind, format!("the arguments must be an object, not {kind}"))
@@ -124,7 +124,7 @@ pub(crate) fn wrong_type_and_missing_fields(
     std::iter::once(shape).chain(missing).collect()
 }
 
-/// Problem of invalid arguments that are too large to locate the errors.
+/// Describes the problem of invalid arguments that are too large to locate the errors.
 pub(crate) fn too_large(definition: &ToolDefinition) -> ArgumentProblem {
     let message = format!(
         "the arguments do not match the schema of {} and are too large to locate the errors: send less data per \
@@ -134,19 +134,19 @@ pub(crate) fn too_large(definition: &ToolDefinition) -> ArgumentProblem {
     ArgumentProblem::new("", "arguments that match the schema", "object", message)
 }
 
-/// Problem of an absent required field.
+/// Describes the problem of an absent required field.
 pub(crate) fn missing(parent: &str, field: &str, expected: &str) -> ArgumentProblem {
     let message = format!("`{}` is required", shorten(field, MAX_QUOTED_CHARS).escape_debug());
     ArgumentProblem::missing(join_pointer(parent, field), expected, message)
 }
 
-/// Problem of a required field that is null or an empty text.
+/// Describes the problem of a required field that is null or an empty text.
 pub(crate) fn empty_field(field: &str, expected: &str) -> ArgumentProblem {
     let message = format!("`{field}` is required; null and an empty text count as missing");
     ArgumentProblem::missing(join_pointer("", field), expected, message)
 }
 
-/// Problem of a group of fields of which none is present. It points to the object that should contain one of
+/// Describes the problem of a group of fields of which none is present. It points to the object that should contain one of
 /// them.
 pub(crate) fn unmet_group<'a>(fields: impl Iterator<Item = &'a str>) -> ArgumentProblem {
     let fields: Vec<&str> = fields.collect();
@@ -154,7 +154,7 @@ pub(crate) fn unmet_group<'a>(fields: impl Iterator<Item = &'a str>) -> Argument
     ArgumentProblem::missing("", format!("{ONE_OF_PREFIX}{}", fields.join("|")), message)
 }
 
-/// Problem of a text that is too short.
+/// Describes the problem of a text that is too short.
 pub(crate) fn too_short(field: &str, least: u32, length: usize) -> ArgumentProblem {
     let (expected, got) = (format!("at least {least} characters long"), format!("{length} characters"));
     let pointer = join_pointer("", field);
@@ -176,7 +176,7 @@ const ONE_OF_PREFIX: &str = "one of: ";
 /// Expectation for a field of unknown type.
 pub(crate) const ANY_VALUE: &str = "a value";
 
-/// Names of the missing required fields, in readable form.
+/// Returns the names of the missing required fields, in readable form.
 pub fn missing_fields(problems: &[ArgumentProblem]) -> Vec<String> {
     problems.iter().filter(|problem| problem.is_missing()).map(field_label).collect()
 }
@@ -237,7 +237,7 @@ fn list_names(names: &[&str]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// Problem of a value that is not among the allowed ones.
+/// Describes the problem of a value that is not among the allowed ones.
 fn not_among(pointer: String, actual: &Value, choices: &[&Value]) -> ArgumentProblem {
     let choices = list_choices(choices);
     let name = match pointer.trim_start_matches('/') {

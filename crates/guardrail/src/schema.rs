@@ -91,7 +91,7 @@ impl InputSchema {
         self.guidance.as_deref()
     }
 
-    /// Arguments that hold calls of other tools: those of the format `calls`.
+    /// Returns the arguments that contain calls of other tools, which have the format `calls`.
     pub(crate) fn call_fields(&self) -> &[String] {
         &self.call_fields
     }

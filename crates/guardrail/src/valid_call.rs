@@ -38,7 +38,7 @@ impl SchemaCheckedCall {
         SchemaCheckedCall { definition, arguments, validators }
     }
 
-    /// Arguments, with defaults filled in.
+    /// Returns the arguments, with defaults filled in.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
@@ -60,7 +60,7 @@ impl SchemaCheckedCall {
         }
     }
 
-    /// Refusal for a context in which validators cannot be run.
+    /// Creates the refusal for a context in which validators cannot be run.
     pub(crate) fn validators_unavailable(&self) -> Box<Refusal> {
         let reason = "the validators of this tool cannot be run here";
         let refusal = Refusal::new(self.definition.name().as_str(), RefusalCode::ValidatorRejected, reason);
@@ -85,7 +85,7 @@ impl ValidCall {
         ValidCall { definition, arguments, session: None, caller: None }
     }
 
-    /// Definition of the tool.
+    /// Returns the definition of the tool.
     pub fn definition(&self) -> &Arc<ToolDefinition> {
         &self.definition
     }
@@ -112,7 +112,7 @@ impl ValidCall {
         arguments
     }
 
-    /// Arguments as they were checked, with defaults filled in.
+    /// Returns the arguments as they were checked, with defaults filled in.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }

@@ -75,9 +75,9 @@ impl Manifest {
     }
 
     /// Creates a diagnostic for a command that cannot become a tool.
-    pub fn unusable_command(&self, command: &str, why: &str) -> Diagnostic {
+    pub fn unusable_command(&self, command: &str, reason: &str) -> Diagnostic {
         let error =
-            self.error_at(self.positions.id, &format!("the tool `{command}` cannot be loaded: {why}"));
+            self.error_at(self.positions.id, &format!("the tool `{command}` cannot be loaded: {reason}"));
         let field = "tool.commands".to_owned();
         Diagnostic {
             code: DiagnosticCode::InvalidValue,
@@ -87,10 +87,10 @@ impl Manifest {
     }
 
     /// Creates a diagnostic for a function that failed on an example of this manifest.
-    pub fn failed_function(&self, id: &str, command: &str, why: &str) -> Diagnostic {
+    pub fn failed_function(&self, id: &str, command: &str, reason: &str) -> Diagnostic {
         let known = self.positions.functions.iter().find(|(known, _)| known == id);
         let position = known.map_or(self.positions.id, |(_, position)| *position);
-        let message = format!("`{id}` fails on the success example of `{command}`: {why}");
+        let message = format!("`{id}` fails on the success example of `{command}`: {reason}");
         Diagnostic {
             code: DiagnosticCode::FunctionFailed,
             field: format!("tool.executable_knowledge.{id}"),
@@ -323,7 +323,7 @@ fn command_line(file: &ToolFile, command: &ManifestCommandSpec) -> CommandLine {
     }
 }
 
-/// Schema of a command without `argv`: the words after those of its name. Governance judges the whole command.
+/// Returns the schema of a command without `argv`: the words that follow its name. Governance judges the whole command.
 fn implicit_schema(file: &ToolFile, args: &[String]) -> Value {
     let program = file.cli_specific.as_ref().map(|section| section.executable.as_str());
     let prefix: Vec<&str> = program.into_iter().chain(args.iter().map(String::as_str)).collect();

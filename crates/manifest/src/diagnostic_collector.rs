@@ -56,8 +56,8 @@ pub(crate) const DECIDING_KEYS: [&str; 38] = [
 
 /// Returns true for a field of a section that only informs.
 pub(crate) fn only_informs(field: &str) -> bool {
-    let below = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
-    INFORMING_SECTIONS.iter().any(|section| field.strip_prefix(section).is_some_and(below))
+    let is_subfield = |rest: &str| rest.is_empty() || rest.starts_with(['.', '[']);
+    INFORMING_SECTIONS.iter().any(|section| field.strip_prefix(section).is_some_and(is_subfield))
 }
 
 pub(crate) struct DiagnosticCollector<'d> {

@@ -36,7 +36,7 @@ pub(crate) fn find_missing_export(text: &str) -> Option<String> {
         .map(|name| format!("it ends with the definition of `{name}` and does not export it"))
 }
 
-/// Names in `module.exports = name` or `module.exports = { name, name }`.
+/// Returns the names in `module.exports = name` or `module.exports = { name, name }`.
 fn exported_names(code: &str) -> Vec<&str> {
     let Some((_, value)) = code.split_once("module.exports") else { return Vec::new() };
     let Some(value) = value.trim_start().strip_prefix('=') else { return Vec::new() };
@@ -54,7 +54,7 @@ fn is_name(text: &str) -> bool {
     is_own && text.chars().all(is_word) && !GLOBAL_FUNCTIONS.contains(&text)
 }
 
-/// Name that the last statement at the top level defines, if nothing follows the definition.
+/// Returns the name that the last statement at the top level defines, if nothing follows the definition.
 fn last_definition(code: &str) -> Option<&str> {
     let (mut depth, mut begins, mut last, mut after_end) = (0_i32, true, None, false);
     for (at, c) in code.char_indices() {
@@ -85,7 +85,7 @@ mod tests {
     fn check(text: &str, expect: Option<&str>) {
         let found = find_missing_export(text);
         match (&found, expect) {
-            (Some(why), Some(part)) => assert!(why.contains(part), "{text}: {why}"),
+            (Some(reason), Some(part)) => assert!(reason.contains(part), "{text}: {reason}"),
             (None, None) => {}
             _ => panic!("{text}: {found:?}, not {expect:?}"),
         }

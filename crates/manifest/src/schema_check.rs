@@ -272,13 +272,14 @@ fn report_ignored_key(
         let fix = "name a key, and store it below `keys` in sinew.yaml: `key: {name: NAME}`";
         return findings.add(DiagnosticCode::UnknownField, FieldPosition::key(key, field), &message, fix);
     }
-    let meant = tool::text::nearest_word(key, known.keys().map(String::as_str));
-    if !only_informs(field) && meant.is_some_and(|meant| DECIDING_KEYS.contains(&meant)) {
+    let known_key = tool::text::nearest_word(key, known.keys().map(String::as_str));
+    if !only_informs(field) && known_key.is_some_and(|known_key| DECIDING_KEYS.contains(&known_key)) {
         return report_unknown_key(key, known, field, findings);
     }
     let message = format!("`{}` is ignored", tool::text::shorten(key, tool::text::MAX_QUOTED_CHARS));
-    let fix = meant
-        .map_or("remove it, or keep it as a note".to_owned(), |meant| format!("did you mean `{meant}`?"));
+    let fix = known_key.map_or("remove it, or keep it as a note".to_owned(), |known_key| {
+        format!("did you mean `{known_key}`?")
+    });
     findings.add(DiagnosticCode::IgnoredField, FieldPosition::key(key, field), &message, &fix);
 }
 

@@ -12,7 +12,7 @@ use strict_yaml::Document;
 use crate::diagnostic::DiagnosticCode;
 use crate::{Diagnostic, DiagnosticSeverity, Manifest, SyntaxProblem, load};
 
-/// Substitute for the parser, which fails on `%%`.
+/// Checks the syntax in place of the parser: only `%%` is an error.
 fn syntax(text: &str) -> Result<(), SyntaxProblem> {
     let Some(at) = text.find("%%") else { return Ok(()) };
     let line = text[..at].matches('\n').count();

@@ -36,7 +36,7 @@ use crate::layer_hooks;
 use crate::manifests;
 use crate::message_limit;
 use crate::reserved_folders;
-use crate::terminal::print_warning;
+use crate::terminal::{LiveLine, print_warning};
 
 pub(crate) use projects::PROJECT_DENIED;
 pub(crate) use test_layer::{TestAccess, test_layer};
@@ -377,6 +377,7 @@ pub(crate) fn inspect_ledger(context: &CommandContext) -> Result<LedgerRecovery,
 
 /// Builds the execution layer of a call without a daemon.
 pub(crate) fn embedded_layer(context: &CommandContext) -> Result<Arc<ToolExecutionLayer>, CommandError> {
+    let _line = LiveLine::start("loading the configuration and the tools");
     let settings = context.settings()?;
     let folders = WorkspaceSelection::WithCurrentDir;
     let snapshot = offline_snapshot(context, &settings, folders, TableCheckLevel::Full, detect_isolation)?;

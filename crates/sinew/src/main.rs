@@ -54,12 +54,25 @@ fn main() -> ExitCode {
         Err(error) if wants_json && error.use_stderr() => {
             return report(&CommandError::usage(error.render().to_string().trim_end()), wants_json);
         }
-        Err(error) => error.exit(),
+        Err(error) => return print_usage(&error),
     };
     cli.color.apply();
     match command::run(cli.command) {
         Ok(exit) => exit.into(),
         Err(problem) => report(&problem, wants_json),
+    }
+}
+
+/// Prints help, a version, or the reason why the command line cannot be parsed.
+fn print_usage(shown: &clap::Error) -> ExitCode {
+    let text = shown.render().ansi().to_string();
+    if shown.use_stderr() {
+        print_message(text.trim_end());
+        return ExitKind::Usage.into();
+    }
+    match terminal::paged(|| terminal::print_result_line(text.trim_end())) {
+        Ok(()) => ExitKind::Done.into(),
+        Err(problem) => problem.exit.into(),
     }
 }
 

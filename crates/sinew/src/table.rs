@@ -165,14 +165,9 @@ impl Layout {
                 continue;
             }
             let natural = widest.max(display_width(column.heading));
-            // The pieces between which `wrap` can break.
-            let longest_word = || {
-                cells()
-                    .flat_map(|cell| cell.split_inclusive([' ', '/', ',']))
-                    .map(|word| display_width(word.trim_end()))
-                    .max()
-                    .unwrap_or(0)
-            };
+            // A path that would break becomes a line of its own in a block instead.
+            let longest_word =
+                || cells().flat_map(|cell| cell.split(' ')).map(display_width).max().unwrap_or(0);
             least.push(match column.fit {
                 Fit::Whole | Fit::Optional(_) => natural,
                 Fit::Words => {

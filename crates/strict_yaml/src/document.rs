@@ -59,7 +59,7 @@ impl Document {
         Self::read_from(path, file)
     }
 
-    /// Like `read_trusted`, or `None` if nothing has this name. A dangling link counts as present.
+    /// Like `read_trusted`, but returns `None` if the path does not exist. A dangling link counts as present.
     pub fn read_trusted_if_present(path: &Path) -> Result<Option<Self>, DocumentError> {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -26,7 +26,7 @@ pub enum GitEntry {
 }
 
 impl GitEntry {
-    /// The word used in records.
+    /// Returns the word used in records.
     pub fn as_str(self) -> &'static str {
         match self {
             GitEntry::Existing => "existing",
@@ -70,7 +70,7 @@ impl GitDirectory {
         self.head && (self.commondir || (self.objects && self.refs))
     }
 
-    /// Relation of a change of this entry to the directory, if no tool may make it.
+    /// Returns the relation of a change of this entry to the directory, if no tool may make it.
     pub fn closes(self, name: &OsStr) -> Option<GitEntry> {
         let mut with_name = self;
         with_name.add(name);
@@ -100,9 +100,9 @@ fn is_one_of(folded: &str, mut names: impl Iterator<Item = &'static str>) -> boo
     names.any(|word| word.eq_ignore_ascii_case(folded))
 }
 
-/// A name as a volume compares it that ignores case. Upper case first: it spells out ligatures and the long
-/// `ſ`. Normal forms are not converted: of the composed letters only the Kelvin sign decomposes into an ASCII
-/// letter of the words above, and it has a lower case.
+/// Returns a name in the form that a case-insensitive volume compares. Upper case first: it spells out
+/// ligatures and the long `ſ`. Normal forms are not converted: of the composed letters only the Kelvin sign
+/// decomposes into an ASCII letter of the words above, and it has a lower case.
 fn folded(name: &OsStr) -> String {
     let name = name.to_string_lossy();
     if name.is_ascii() {

@@ -26,7 +26,7 @@ pub struct TraceContext {
     pub trace_state: Option<String>,
 }
 
-/// Default for a trace that starts here: the local sampler decides.
+/// Returns the default for a trace that starts in this process, in which the local sampler decides.
 fn sampled() -> bool {
     true
 }

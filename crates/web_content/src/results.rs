@@ -61,6 +61,6 @@ fn without_duplicates(hits: Vec<WebSearchHit>) -> Vec<WebSearchHit> {
     unique
 }
 
-fn layout_changed(why: &str) -> SearchOutcome {
-    SearchOutcome::Failing(SearchFailure::ParseChanged, why.to_owned())
+fn layout_changed(reason: &str) -> SearchOutcome {
+    SearchOutcome::Failing(SearchFailure::ParseChanged, reason.to_owned())
 }

@@ -9,9 +9,9 @@ const MAX_ROBOTS_BYTES: usize = 500 * 1024;
 pub(crate) fn allows(bytes: &[u8], path: &str) -> bool {
     let text = String::from_utf8_lossy(bytes.get(..MAX_ROBOTS_BYTES.min(bytes.len())).unwrap_or_default());
     let groups = parse_groups(&text);
-    let ours = |name: &'static str| groups.iter().filter(move |group| group.is_for(name));
-    let named: Vec<&RobotsGroup> = ours(PRODUCT_TOKEN).collect();
-    let holding = if named.is_empty() { ours("*").collect() } else { named };
+    let groups_for = |name: &'static str| groups.iter().filter(move |group| group.is_for(name));
+    let specific_groups: Vec<&RobotsGroup> = groups_for(PRODUCT_TOKEN).collect();
+    let holding = if specific_groups.is_empty() { groups_for("*").collect() } else { specific_groups };
     let rules = holding.iter().flat_map(|group| &group.rules).filter(|rule| matches(&rule.pattern, path));
     let strongest = rules.max_by_key(|rule| (rule.pattern.len(), rule.allows));
     path == "/robots.txt" || strongest.is_none_or(|rule| rule.allows)

@@ -12,7 +12,7 @@ const LENGTH_PREFIX: usize = 4;
 /// Maximum length of a request, which is an address and a few words.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 
-/// Worker side: reads one request with its document and writes one reply.
+/// Reads, in the worker, one request with its document and writes one reply.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut head = [0; LENGTH_PREFIX];
     input.read_exact(&mut head)?;
@@ -31,7 +31,7 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     output.flush()
 }
 
-/// Daemon side: serialises a request with its document.
+/// Serialises, in the daemon, a request with its document.
 pub fn write_request(order: &ExtractionRequest, document: &[u8]) -> io::Result<Vec<u8>> {
     let text = serde_json::to_vec(order)?;
     let length = u32::try_from(text.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -39,7 +39,7 @@ pub fn write_request(order: &ExtractionRequest, document: &[u8]) -> io::Result<V
     Ok([length.to_be_bytes().as_slice(), &text, &size.to_be_bytes(), document].concat())
 }
 
-/// Daemon side: parses the reply.
+/// Parses, in the daemon, the reply of the worker.
 pub fn read_reply(bytes: &[u8]) -> io::Result<ExtractionReply> {
     Ok(serde_json::from_slice(bytes)?)
 }
@@ -47,7 +47,7 @@ pub fn read_reply(bytes: &[u8]) -> io::Result<ExtractionReply> {
 fn extract(order: &ExtractionRequest, body: Vec<u8>) -> ExtractionReply {
     let decoded = match decode(body, &order.codings, order.most_bytes) {
         Ok(decoded) => decoded,
-        Err(why) => return ExtractionReply::Undecodable(why),
+        Err(reason) => return ExtractionReply::Undecodable(reason),
     };
     let content_type = order.content_type.as_deref();
     match &order.purpose {

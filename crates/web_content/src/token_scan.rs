@@ -17,7 +17,7 @@ pub(crate) struct TokenScan {
     pub(crate) depth: usize,
 }
 
-/// Scans a page.
+/// Scans the tokens of a page for its text, title and nesting depth.
 pub(crate) fn scan_tokens(html: &str) -> TokenScan {
     let tokenizer = Tokenizer::new(TokenCollector::default(), TokenizerOpts::default());
     let queue = BufferQueue::default();
@@ -54,7 +54,7 @@ struct TokenScanState {
     in_title: bool,
 }
 
-/// Elements whose text is for programs.
+/// Elements whose text is meant for programs and not shown to readers.
 const HIDDEN_ELEMENTS: [&str; 6] = ["script", "style", "template", "noscript", "svg", "iframe"];
 /// Elements without content or with an implied end tag, which therefore do not nest.
 const NON_NESTING_ELEMENTS: [&str; 36] = [
@@ -87,25 +87,25 @@ impl TokenSink for TokenCollector {
 impl TokenScanState {
     fn tag(&mut self, tag: &Tag) -> TokenSinkResult<()> {
         let name: &str = &tag.name;
-        let begins = tag.kind == TagKind::StartTag;
+        let is_start_tag = tag.kind == TagKind::StartTag;
         if !INLINE_ELEMENTS.contains(&name) && self.hidden.is_none() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
         if name == "title" && self.hidden.is_none() {
-            self.in_title = begins && self.title.is_empty();
+            self.in_title = is_start_tag && self.title.is_empty();
         }
-        if begins && !tag.self_closing && !NON_NESTING_ELEMENTS.contains(&name) {
+        if is_start_tag && !tag.self_closing && !NON_NESTING_ELEMENTS.contains(&name) {
             self.open += 1;
             self.deepest = self.deepest.max(self.open);
-        } else if !begins && !NON_NESTING_ELEMENTS.contains(&name) {
+        } else if !is_start_tag && !NON_NESTING_ELEMENTS.contains(&name) {
             self.open = self.open.saturating_sub(1);
         }
-        match (HIDDEN_ELEMENTS.iter().find(|hidden| **hidden == name), begins, self.hidden) {
+        match (HIDDEN_ELEMENTS.iter().find(|hidden| **hidden == name), is_start_tag, self.hidden) {
             (Some(hidden), true, None) if !tag.self_closing => self.hidden = Some(hidden),
-            (Some(hidden), false, Some(within)) if *hidden == within => self.hidden = None,
+            (Some(hidden), false, Some(hidden_element)) if *hidden == hidden_element => self.hidden = None,
             _ => {}
         }
-        match (name, begins) {
+        match (name, is_start_tag) {
             ("script", true) => TokenSinkResult::RawData(RawKind::ScriptData),
             ("style" | "iframe" | "noscript", true) => TokenSinkResult::RawData(RawKind::Rawtext),
             ("title" | "textarea", true) => TokenSinkResult::RawData(RawKind::Rcdata),

@@ -1,4 +1,4 @@
-//! What the operator reads and does: status, counts, pages of tools, results, errors, and the life of the daemon.
+//! Commands of the operator: status, counts, pages of tools, results, errors, and the life of the daemon.
 
 use std::io::Read;
 

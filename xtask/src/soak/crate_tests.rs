@@ -54,7 +54,8 @@ pub(crate) fn by_name(session: &Session<'_>) -> Result<Summary> {
     let crate_tests = ["-p", "file_access", "--lib", "--", "--skip", "crashes::"];
     let suite = ["-p", "tests", "--test", "sinew", "--", "files::", "campaigns::races", "--test-threads=2"];
     let mut passed = 0;
-    for (mode, arguments) in [("as_macos", &crate_tests[..]), ("by_name", &crate_tests), ("by_name", &suite)]
+    for (mode, arguments) in
+        [("as_macos", &crate_tests[..]), ("by_name", &crate_tests[..]), ("by_name", &suite[..])]
     {
         let mut tests = cargo_test(session);
         tests.args(arguments).env("SINEW_TESTS_OPEN", mode).env("SINEW_BIN", &binary);

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use ledger::entry::ApprovalEventEntry;
-use tool::{CallId, CallerEndpoint, CallerKey, Mode, ProcessIdentity, TraceContext};
+use tool::caller::{CallerKey, ProcessIdentity};
+use tool::{CallId, CallerEndpoint, Mode, TraceContext};
 
 use super::*;
 use crate::schedule_rng::{SchedulePanicReport, ScheduleRng};

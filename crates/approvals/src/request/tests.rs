@@ -1,4 +1,5 @@
-//! Approval requests are complete, hide nothing, and can be converted back into the content they show.
+//! Approval requests show the complete content of a change, escape invisible characters, and mask only
+//! secrets.
 
 use registry::FileChange;
 use tool::RuleRef;
@@ -6,19 +7,19 @@ use tool::RuleRef;
 use super::*;
 use crate::display_escape::tests::{is_visible, unescape};
 
-fn fact(label: &str, text: &str) -> ApprovalFact {
+fn request_fact(label: &str, text: &str) -> ApprovalFact {
     ApprovalFact { label: label.to_owned(), text: text.to_owned() }
 }
 
-fn card(text: &str) -> ApprovalRequest {
+fn request_with_text(text: &str) -> ApprovalRequest {
     let change = FileChange { path: "/w/a.txt".into(), before: None, after: Some(text.as_bytes().to_vec()) };
     ApprovalRequest {
         id: text.to_owned(),
         tool: text.to_owned(),
         summary: text.to_owned(),
-        effect: vec![fact(text, text)],
+        effect: vec![request_fact(text, text)],
         changes: vec![FileDiff::from_change(&change).unwrap()],
-        arguments: vec![fact("content", text)],
+        arguments: vec![request_fact("content", text)],
         asked_by: vec![RuleRef { file: text.into(), line: 3, id: text.into() }],
         caller: text.to_owned(),
         session: Some(text.to_owned()),
@@ -33,25 +34,25 @@ fn card(text: &str) -> ApprovalRequest {
     }
 }
 
-/// Returns the content that the request says would be written to a new file.
-fn written_content(approval_request: &ApprovalRequest) -> String {
-    let lines = approval_request.lines();
-    let begin = lines.iter().position(|line| line.text.starts_with("file      ")).unwrap();
-    let mut out = String::new();
-    for line in &lines[begin + 1..] {
+/// Converts the diff that the request shows for a new file back into the content of the file.
+fn written_content(request: &ApprovalRequest) -> String {
+    let lines = request.lines();
+    let file_line = lines.iter().position(|line| line.text.starts_with("file      ")).unwrap();
+    let mut content = String::new();
+    for line in &lines[file_line + 1..] {
         match line.style {
-            LineStyle::Added => out.push_str(&(unescape(&line.text[3..]) + "\n")),
-            LineStyle::Muted if line.text.contains("no newline") => drop(out.pop()),
+            LineStyle::Added => content.push_str(&(unescape(&line.text[3..]) + "\n")),
+            LineStyle::Muted if line.text.contains("no newline") => drop(content.pop()),
             LineStyle::Muted if line.text.contains("@@") => {}
             _ => break,
         }
     }
-    out
+    content
 }
 
 #[test]
 fn shown_diff_converts_back_to_the_written_content() {
-    let pieces = [
+    let text_parts = [
         "a",
         "\n",
         "  ",
@@ -74,60 +75,60 @@ fn shown_diff_converts_back_to_the_written_content() {
         let mut text = String::new();
         for _ in 0..15 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            text.push_str(pieces[usize::try_from(seed >> 33).unwrap() % pieces.len()]);
+            text.push_str(text_parts[usize::try_from(seed >> 33).unwrap() % text_parts.len()]);
         }
-        let approval_request = card(&text);
-        assert_eq!(written_content(&approval_request), text, "{:?}", approval_request.changes);
-        assert!(approval_request.lines().iter().all(|line| is_visible(&line.text)));
+        let request = request_with_text(&text);
+        assert_eq!(written_content(&request), text, "{:?}", request.changes);
+        assert!(request.lines().iter().all(|line| is_visible(&line.text)));
     }
 }
 
 #[test]
 fn invisible_characters_are_escaped_in_every_field() {
     for c in ['\u{1b}', '\r', '\u{8}', '\u{9b}', '\u{202e}', '\u{200d}', '\u{e0020}', '\u{3000}', '\n'] {
-        for line in card(&format!("x{c}y")).lines() {
+        for line in request_with_text(&format!("x{c}y")).lines() {
             assert!(is_visible(&line.text), "{:x}: {}", u32::from(c), line.text);
         }
     }
 }
 
 #[test]
-fn rule_that_asks_twice_is_listed_once() {
-    let mut request = card("x");
+fn rule_that_requires_approval_twice_is_listed_once() {
+    let mut request = request_with_text("x");
     request.asked_by = vec![request.asked_by[0].clone(), request.asked_by[0].clone()];
     assert_eq!(request.lines().iter().filter(|line| line.text.starts_with("rule  ")).count(), 1);
 }
 
 #[test]
 fn oversized_request_reports_a_reason() {
-    assert_eq!(card("short").oversize_reason(), None);
-    for (text, why) in [
+    assert_eq!(request_with_text("short").oversize_reason(), None);
+    for (text, expected_part) in [
         ("line\n".repeat(1001), "lines"),
         ("x".repeat(5000), "a line of"),
         (format!("{}\n", "x".repeat(2000)).repeat(20), "characters"),
     ] {
-        let misfit = card(&text).oversize_reason().unwrap();
-        assert!(misfit.contains(why), "{misfit}");
+        let reason = request_with_text(&text).oversize_reason().unwrap();
+        assert!(reason.contains(expected_part), "{reason}");
     }
 }
 
 #[test]
 fn only_new_content_must_be_text() {
-    let change = |before: &[u8], after: &[u8]| {
+    let diff_of = |before: &[u8], after: &[u8]| {
         FileDiff::from_change(&FileChange {
             path: "/w/a".into(),
             before: Some(before.to_vec()),
             after: Some(after.to_vec()),
         })
     };
-    let shown = change(b"\xff\xfe", b"new\n").unwrap();
-    assert!(shown.lines[0].1.contains("is not text: sha256 "), "{shown:?}");
-    assert!(shown.lines.contains(&(DiffLineKind::New, "new".to_owned())));
-    assert_eq!(change(b"old", b"\xff"), None);
+    let diff = diff_of(b"\xff\xfe", b"new\n").unwrap();
+    assert!(diff.lines[0].1.contains("is not text: sha256 "), "{diff:?}");
+    assert!(diff.lines.contains(&(DiffLineKind::New, "new".to_owned())));
+    assert_eq!(diff_of(b"old", b"\xff"), None);
 }
 
 #[test]
-fn masks_hide_only_plain_tokens() {
+fn only_plain_tokens_are_masked() {
     let check = |text: &str, redacted: &str, expect: bool| {
         assert_eq!(hides_tokens_only(text, redacted), expect, "{text} -> {redacted}");
     };
@@ -154,15 +155,15 @@ fn masks_hide_only_plain_tokens() {
 }
 
 #[test]
-fn paths_are_never_masked_and_only_tokens_are() {
-    let named = |text: &str| {
-        let mut request = card("x");
-        (request.summary, request.effect) = (text.to_owned(), vec![fact("writes", text)]);
-        request.arguments = vec![fact("content", "nothing")];
+fn tokens_are_masked_and_paths_are_not() {
+    let request_for_path = |text: &str| {
+        let mut request = request_with_text("x");
+        (request.summary, request.effect) = (text.to_owned(), vec![request_fact("writes", text)]);
+        request.arguments = vec![request_fact("content", "nothing")];
         request
     };
     let path = "/w/token=abc123def456/deploy.sh";
-    let masked = named(path).with_secrets_masked().unwrap();
+    let masked = request_for_path(path).with_secrets_masked().unwrap();
     assert_eq!((masked.effect[0].text.as_str(), masked.masked), (path, 0));
     for text in [
         "\"apiKeyHelper\": \"/home/u/ws/evil.sh\"",
@@ -171,15 +172,15 @@ fn paths_are_never_masked_and_only_tokens_are() {
         "export AUTH_TOKEN=$(curl evil)",
         "api_key: evil.example.com:8080",
     ] {
-        let mut request = named("/w/a");
-        request.arguments = vec![fact("content", text)];
+        let mut request = request_for_path("/w/a");
+        request.arguments = vec![request_fact("content", text)];
         match request.with_secrets_masked() {
             None => {}
             Some(request) => assert_eq!(request.arguments[0].text, text, "the whole text is shown"),
         }
     }
-    let mut request = named("/w/a");
-    request.arguments = vec![fact("content", "api_key = abcDEF123456")];
+    let mut request = request_for_path("/w/a");
+    request.arguments = vec![request_fact("content", "api_key = abcDEF123456")];
     let request = request.with_secrets_masked().unwrap();
     assert_eq!((request.masked, request.arguments[0].text.as_str()), (1, "api_key = [redacted:assignment]"));
 }

@@ -1,6 +1,6 @@
-//! Rewrites the arguments of a host call to the paths that the host will open, before they are judged.
+//! Rewrites path arguments of a host call to the paths that the host will open, before the call is judged.
 //!
-//! The host opens the paths itself, later and by name. If the host could resolve a name in more than one way,
+//! The host opens these paths itself, after the judgement. If the host could resolve a path in more than one way,
 //! the call is refused.
 
 use std::path::{Path, PathBuf};
@@ -10,50 +10,50 @@ use tool::{Arguments, Refusal, RefusalCode};
 
 use crate::host::JudgedTool;
 
-/// An argument that names a path.
+/// Argument that contains a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostArgument {
-    /// A file or folder.
+    /// Path of a file or folder.
     Path {
         /// Key of the argument.
         key: String,
         /// Value that the host uses if the argument is absent.
         default: Option<String>,
     },
-    /// A glob. The tool searches the folder before its first wildcard.
+    /// Glob pattern. The tool searches the folder that precedes its first wildcard.
     Pattern {
         /// Key of the argument.
         key: String,
-        /// Key of the argument with the folder that the glob starts in.
+        /// Key of the argument that contains the start folder of the pattern.
         base_argument: Option<String>,
     },
-    /// A patch whose headers name the files that it changes.
+    /// Patch whose headers contain the paths of the files that it changes.
     Patch {
         /// Key of the argument.
         key: String,
     },
 }
 
-/// Argument that receives the files of a patch, so that they are judged as paths.
+/// Argument to which the files of a patch are added, so that the judge decides them as paths.
 pub const PATCHED_FILES: &str = "patched_files";
 
 impl JudgedTool {
-    /// Returns the arguments with every path as the host will resolve it.
+    /// Replaces each path argument by the path that the host will open.
     pub(super) fn resolve_arguments(
         &self,
         mut input: Value,
         home: Option<&Path>,
     ) -> Result<Value, Box<Refusal>> {
-        let Some(given) = input.as_object_mut() else { return Ok(input) };
+        let Some(input_fields) = input.as_object_mut() else { return Ok(input) };
         for argument in &self.arguments {
             match argument {
                 HostArgument::Path { key, default } => {
-                    self.resolve_path_argument(given, key, default.as_deref(), home)?
+                    self.resolve_path_argument(input_fields, key, default.as_deref(), home)?
                 }
-                HostArgument::Pattern { key, base_argument: below } => {
-                    self.resolve_pattern_argument(given, key, below.as_deref(), home)?
+                HostArgument::Pattern { key, base_argument } => {
+                    self.resolve_pattern_argument(input_fields, key, base_argument.as_deref(), home)?
                 }
-                HostArgument::Patch { key } => self.resolve_patch_argument(given, key, home)?,
+                HostArgument::Patch { key } => self.resolve_patch_argument(input_fields, key, home)?,
             }
         }
         Ok(input)
@@ -61,20 +61,20 @@ impl JudgedTool {
 
     fn resolve_path_argument(
         &self,
-        given: &mut Arguments,
+        input_fields: &mut Arguments,
         key: &str,
         default: Option<&str>,
         home: Option<&Path>,
     ) -> Result<(), Box<Refusal>> {
-        match given.get(key) {
+        match input_fields.get(key) {
             None | Some(Value::Null) => {
                 if let Some(default) = default {
-                    given.insert(key.to_owned(), Value::from(default));
+                    input_fields.insert(key.to_owned(), Value::from(default));
                 }
             }
             Some(Value::String(text)) => {
-                let path = self.unambiguous_path(key, text, home)?;
-                given.insert(key.to_owned(), Value::from(path));
+                let path = self.resolve_path(key, text, home)?;
+                input_fields.insert(key.to_owned(), Value::from(path));
             }
             // The schema refuses every other type.
             Some(_) => {}
@@ -84,31 +84,34 @@ impl JudgedTool {
 
     fn resolve_pattern_argument(
         &self,
-        given: &mut Arguments,
+        input_fields: &mut Arguments,
         key: &str,
-        below: Option<&str>,
+        base_argument: Option<&str>,
         home: Option<&Path>,
     ) -> Result<(), Box<Refusal>> {
-        let Some(Value::String(text)) = given.get(key) else { return Ok(()) };
-        let folder = searched_folder(&self.unambiguous_path(key, text, home)?);
-        let start = below.and_then(|below| given.get(below)).and_then(Value::as_str).unwrap_or(".");
+        let Some(Value::String(text)) = input_fields.get(key) else { return Ok(()) };
+        let folder = searched_folder(&self.resolve_path(key, text, home)?);
+        let start = base_argument
+            .and_then(|argument| input_fields.get(argument))
+            .and_then(Value::as_str)
+            .unwrap_or(".");
         let folder = Path::new(start).join(folder);
-        given.insert(key.to_owned(), Value::from(folder.to_string_lossy().into_owned()));
+        input_fields.insert(key.to_owned(), Value::from(folder.to_string_lossy().into_owned()));
         Ok(())
     }
 
-    /// Adds the files that a patch names. A patch that names none, or has a header of another kind, is refused.
+    /// Adds the files that a patch names. A patch without a file or with an unknown header is refused.
     fn resolve_patch_argument(
         &self,
-        given: &mut Arguments,
+        input_fields: &mut Arguments,
         key: &str,
         home: Option<&Path>,
     ) -> Result<(), Box<Refusal>> {
-        let Some(Value::String(patch)) = given.get(key) else { return Ok(()) };
+        let Some(Value::String(patch)) = input_fields.get(key) else { return Ok(()) };
         let files = patched_files(patch).ok_or_else(|| self.unreadable_patch(key))?;
-        let files = files.into_iter().map(|file| self.unambiguous_path(key, file, home).map(Value::from));
+        let files = files.into_iter().map(|file| self.resolve_path(key, file, home).map(Value::from));
         let files: Vec<Value> = files.collect::<Result<_, _>>()?;
-        given.insert(PATCHED_FILES.to_owned(), Value::from(files));
+        input_fields.insert(PATCHED_FILES.to_owned(), Value::from(files));
         Ok(())
     }
 
@@ -120,20 +123,20 @@ impl JudgedTool {
         Box::new(refusal.with_detail("unreadable_patch").with_hint(hint))
     }
 
-    /// Returns the shell line of a call, if lines of this tool that only read are permitted.
+    /// Returns the shell line of a call if the host table permits read-only lines for this tool.
     pub(super) fn command_line(&self, input: &Value) -> Option<String> {
         let argument = self.reading_lines.as_ref()?;
         input.get(argument)?.as_str().map(str::to_owned)
     }
 
-    /// Returns the path as the host will open it. A path that the host would trim or normalise is refused,
+    /// Returns the path that the host will open. A path that the host could trim or normalise is refused,
     /// because Sinew would judge one file and the host would open another.
-    fn unambiguous_path(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
-        let trimmed = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
-        if text.starts_with(trimmed) || text.ends_with(trimmed) {
+    fn resolve_path(&self, key: &str, text: &str, home: Option<&Path>) -> Result<String, Box<Refusal>> {
+        let may_be_trimmed = |c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}';
+        if text.starts_with(may_be_trimmed) || text.ends_with(may_be_trimmed) {
             return Err(self.ambiguous_path(key, "begins or ends with whitespace"));
         }
-        // After a symlink the kernel resolves `..` from the link's target; a host that normalises paths
+        // After a symlink, the kernel resolves `..` from the target of the link. A host that normalises paths
         // resolves it from the link itself.
         if text.split('/').any(|part| part == "..") {
             return Err(self.ambiguous_path(key, "contains `..`"));
@@ -145,8 +148,8 @@ impl JudgedTool {
         }
     }
 
-    fn ambiguous_path(&self, key: &str, why: &str) -> Box<Refusal> {
-        let reason = format!("Permission denied: `{key}` {why}: it could name two different files");
+    fn ambiguous_path(&self, key: &str, problem: &str) -> Box<Refusal> {
+        let reason = format!("Permission denied: `{key}` {problem}: it could name two different files");
         let refusal = Refusal::new(self.definition().name().as_str(), RefusalCode::InvalidArguments, reason);
         Box::new(
             refusal
@@ -157,36 +160,38 @@ impl JudgedTool {
 }
 
 /// Returns the files that a patch names in its headers, or `None` if it has an unknown header or names no file.
-/// Lines are trimmed as Codex trims them; a context line that looks like a header only adds a file to judge.
+/// Lines are trimmed in the same way as by Codex. A context line with the form of a header adds a file, so more
+/// files may be judged than the patch changes.
 fn patched_files(patch: &str) -> Option<Vec<&str>> {
-    const NAMING: [&str; 4] = ["Add File: ", "Update File: ", "Delete File: ", "Move to: "];
-    const OTHER: [&str; 3] = ["Begin Patch", "End Patch", "End of File"];
+    const FILE_HEADERS: [&str; 4] = ["Add File: ", "Update File: ", "Delete File: ", "Move to: "];
+    const OTHER_HEADERS: [&str; 3] = ["Begin Patch", "End Patch", "End of File"];
     let headers = patch.lines().filter_map(|line| line.trim().strip_prefix("*** "));
     let mut files = Vec::new();
     for header in headers {
-        match NAMING.iter().find_map(|kind| header.strip_prefix(kind)) {
+        match FILE_HEADERS.iter().find_map(|kind| header.strip_prefix(kind)) {
             Some(file) => files.push(file),
-            None if OTHER.contains(&header) => {}
+            None if OTHER_HEADERS.contains(&header) => {}
             None => return None,
         }
     }
     (!files.is_empty()).then_some(files)
 }
 
-/// Returns the folder that a glob searches. A glob whose wildcards could expand to `..` or to an absolute
-/// path could match anything, so it is judged as `/`.
+/// Returns the folder that a glob pattern searches. If its wildcards could expand to `..` or to an absolute
+/// path, the pattern could match any file, so the folder is `/`.
 fn searched_folder(pattern: &str) -> PathBuf {
-    let is_wild = |part: &str| part.contains(['*', '?', '[', ']', '{', '}', '(', ')', '!', '+', '@', '\\']);
+    let has_wildcard =
+        |part: &str| part.contains(['*', '?', '[', ']', '{', '}', '(', ')', '!', '+', '@', '\\']);
     if !is_confined_glob(pattern) {
         return PathBuf::from("/");
     }
     let absolute = if pattern.starts_with('/') { "/" } else { "" };
-    let parts = pattern.split('/').take_while(|part| !is_wild(part)).filter(|part| !part.is_empty());
+    let parts = pattern.split('/').take_while(|part| !has_wildcard(part)).filter(|part| !part.is_empty());
     parts.fold(PathBuf::from(absolute), |folder, part| folder.join(part))
 }
 
-/// Returns true if all alternatives in a glob are plain words and all classes plain letters, so that it can
-/// match only below its folder.
+/// Returns true if all alternatives and character classes of a glob pattern are plain text, so that it can match
+/// only files below its folder.
 fn is_confined_glob(pattern: &str) -> bool {
     if pattern.contains(['\\', '(', ')']) {
         return false;
@@ -197,11 +202,15 @@ fn is_confined_glob(pattern: &str) -> bool {
         let is_class = opening.ends_with('[');
         let Some(close) = inside.find(if is_class { ']' } else { '}' }) else { return false };
         let (choice, after) = inside.split_at(close);
-        let plain = |word: &str, more: &str| {
-            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        let is_plain_text = |word: &str, other_characters: &str| {
+            !word.is_empty()
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || other_characters.contains(c))
         };
-        let is_plain =
-            if is_class { plain(choice, "-_") } else { choice.split(',').all(|word| plain(word, "-_*")) };
+        let is_plain = if is_class {
+            is_plain_text(choice, "-_")
+        } else {
+            choice.split(',').all(|word| is_plain_text(word, "-_*"))
+        };
         if !is_plain {
             return false;
         }
@@ -228,12 +237,12 @@ mod tests {
 
     #[test]
     fn paths_are_resolved_as_the_host_resolves_them() {
-        let spelt = |input: Value, home: Option<&str>| {
-            let spelt = tool().resolve_arguments(input, home.map(Path::new));
-            spelt.map_err(|refusal| refusal.detail.unwrap())
+        let resolve = |input: Value, home: Option<&str>| {
+            let resolved = tool().resolve_arguments(input, home.map(Path::new));
+            resolved.map_err(|refusal| refusal.detail.unwrap())
         };
         let home = Some("/h");
-        let check = |input: Value, expect: Value| assert_eq!(spelt(input, home), Ok(expect));
+        let check = |input: Value, expect: Value| assert_eq!(resolve(input, home), Ok(expect));
         check(json!({}), json!({"path": "."}));
         check(json!({"path": null, "x": 1}), json!({"path": ".", "x": 1}));
         check(json!({"path": "~"}), json!({"path": "/h"}));
@@ -244,12 +253,12 @@ mod tests {
         check(json!({"path": 5, "pattern": []}), json!({"path": 5, "pattern": []}));
         check(json!("no object"), json!("no object"));
         for text in [" /etc/x", "/etc/x\n", "\u{feff}/x", "\u{a0}/x", "/x\u{85}"] {
-            assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+            assert_eq!(resolve(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
         }
-        assert_eq!(spelt(json!({"path": "~/x"}), None), Err("ambiguous_path".to_owned()));
+        assert_eq!(resolve(json!({"path": "~/x"}), None), Err("ambiguous_path".to_owned()));
         for text in ["/w/link/../../secret", "..", "a/..", "~/.."] {
-            assert_eq!(spelt(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
-            assert_eq!(spelt(json!({"pattern": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+            assert_eq!(resolve(json!({"path": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
+            assert_eq!(resolve(json!({"pattern": text}), home), Err("ambiguous_path".to_owned()), "{text:?}");
         }
     }
 

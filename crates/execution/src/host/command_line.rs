@@ -1,10 +1,10 @@
-//! Splits a shell line into the words of its commands, if a shell would do no more than that.
+//! Splits a shell line into the words of its commands. A line with any other shell syntax is not split.
 
 /// Maximum length of a line. Longer lines are not split.
 const MAX_LINE_BYTES: usize = 4096;
-/// Characters that every POSIX shell, bash and zsh take literally outside of quotes, besides letters and
-/// digits. Everything else (globs, `~`, `#`, `\`, `^`, other scripts) is left to the shell.
-const PLAIN: &str = "-_./:,@%+=";
+/// Characters, besides ASCII letters and digits, that every POSIX shell, bash and zsh use literally outside of
+/// quotes. A line with any other unquoted character (globs, `~`, `#`, `\`, `^`, non-ASCII text) is not split.
+const LITERAL_CHARACTERS: &str = "-_./:,@%+=";
 
 /// Splits a line of plain words and pipes into the words of each command. Returns `None` if the line contains
 /// anything that a shell expands, redirects, groups or assigns.
@@ -24,7 +24,7 @@ pub fn split_pipeline(line: &str) -> Option<Vec<Vec<String>>> {
                 }
             }
             '\'' | '"' => {
-                let inside = quoted(&mut rest, c)?;
+                let inside = read_quoted(&mut rest, c)?;
                 // With the option RC_QUOTES, zsh reads `''` inside of single quotes as one quote.
                 if rest.as_str().starts_with(c) {
                     return None;
@@ -33,27 +33,29 @@ pub fn split_pipeline(line: &str) -> Option<Vec<Vec<String>>> {
             }
             // zsh replaces `=name` by the path of the program `name`.
             '=' if word.is_none() => return None,
-            c if c.is_ascii_alphanumeric() || PLAIN.contains(c) => word.get_or_insert_default().push(c),
+            c if c.is_ascii_alphanumeric() || LITERAL_CHARACTERS.contains(c) => {
+                word.get_or_insert_default().push(c)
+            }
             _ => return None,
         }
     }
     commands.last_mut()?.extend(word);
-    commands.iter().all(|words| starts_a_program(words)).then_some(commands)
+    commands.iter().all(|words| names_a_program(words)).then_some(commands)
 }
 
-/// Returns the text up to the closing quote. Inside of double quotes a shell still expands some characters.
-fn quoted(rest: &mut std::str::Chars<'_>, quote: char) -> Option<String> {
+/// Returns the text up to the closing quote. `None` if a shell would expand a character in it.
+fn read_quoted(rest: &mut std::str::Chars<'_>, quote: char) -> Option<String> {
     let (inside, after) = rest.as_str().split_once(quote)?;
-    let expands = |c: char| matches!(c, '$' | '`' | '\\' | '!');
-    if quote == '"' && inside.contains(expands) {
+    let is_expanded = |c: char| matches!(c, '$' | '`' | '\\' | '!');
+    if quote == '"' && inside.contains(is_expanded) {
         return None;
     }
     *rest = after.chars();
     Some(inside.to_owned())
 }
 
-/// Returns true if the first word names a program. A word with `=` would be an assignment.
-fn starts_a_program(words: &[String]) -> bool {
+/// Returns true if the first word names a program. A word with `=` is an assignment.
+fn names_a_program(words: &[String]) -> bool {
     words.first().is_some_and(|first| !first.is_empty() && !first.contains('='))
 }
 
@@ -63,8 +65,8 @@ mod tests {
 
     use super::*;
 
-    /// Lines and their commands, each as its words joined by `,`.
-    const SIMPLE: [(&str, &[&str]); 13] = [
+    /// Lines that are split, and their commands. The words of a command are joined by `,`.
+    const SPLIT_LINES: [(&str, &[&str]); 13] = [
         ("ls", &["ls"]),
         ("  ls   -la  ", &["ls,-la"]),
         ("git status | head -5", &["git,status", "head,-5"]),
@@ -79,8 +81,8 @@ mod tests {
         ("cat 'größe'", &["cat,größe"]),
         ("cat a@b%c+d:e,f", &["cat,a@b%c+d:e,f"]),
     ];
-    /// Lines that only a shell can interpret.
-    const NOT_SIMPLE: [&str; 55] = [
+    /// Lines with shell syntax, which are not split.
+    const SHELL_ONLY_LINES: [&str; 55] = [
         "",
         " ",
         "|",
@@ -140,18 +142,18 @@ mod tests {
 
     #[test]
     fn only_plain_words_and_pipes_are_split() {
-        for (line, expect) in SIMPLE {
+        for (line, expect) in SPLIT_LINES {
             let commands = split_pipeline(line).unwrap_or_else(|| panic!("not split: {line}"));
             let commands: Vec<String> = commands.iter().map(|words| words.join(",")).collect();
             assert_eq!(commands, expect, "{line}");
         }
-        for line in NOT_SIMPLE {
+        for line in SHELL_ONLY_LINES {
             assert_eq!(split_pipeline(line), None, "{line:?}");
         }
         assert_eq!(split_pipeline(&format!("cat {}", "a".repeat(MAX_LINE_BYTES))), None);
     }
 
-    /// Words that a shell passes to the only command of a line, which is replaced by `printf`.
+    /// Returns the words that a shell passes to a command. `printf` takes the place of the command and prints them.
     fn words_of_shell(shell: &str, line: &str) -> Option<Vec<String>> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "").unwrap();
@@ -162,14 +164,14 @@ mod tests {
         Some(text.split_terminator('\0').map(str::to_owned).collect())
     }
 
-    /// Compares the words with those of real shells, for lines of random pieces.
+    /// Compares the words of random lines with those of real shells.
     #[test]
     fn words_equal_those_of_real_shells() {
         let pieces = [
             "a", " ", "'", "\"", "-x", "=", "$", "*", "\\", "~", "#", "{a,b}", "'q w'", "\"e r\"", "ä", "/",
             "^",
         ];
-        let number = |seed: &mut u64| {
+        let random_number = |seed: &mut u64| {
             *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(*seed >> 33).unwrap()
         };
@@ -177,11 +179,11 @@ mod tests {
             .into_iter()
             .filter(|shell| words_of_shell(shell, "a").is_some_and(|words| words == ["a"]))
             .collect();
-        assert!(shells.contains(&"sh"), "every system has one");
+        assert!(shells.contains(&"sh"), "every system has `sh`");
         let (mut seed, mut compared) = (27_u64, 0);
         for _ in 0..5000 {
-            let count = 1 + number(&mut seed) % 6;
-            let line: String = (0..count).map(|_| pieces[number(&mut seed) % pieces.len()]).collect();
+            let count = 1 + random_number(&mut seed) % 6;
+            let line: String = (0..count).map(|_| pieces[random_number(&mut seed) % pieces.len()]).collect();
             // The first word of a line names the program; here it is `printf`.
             let Some(commands) = split_pipeline(&format!("x {line}")) else { continue };
             let [words] = commands.as_slice() else { continue };

@@ -110,8 +110,8 @@ pub(super) enum HostCallSubject<'h> {
 }
 
 impl HostCallSubject<'_> {
-    /// Returns the name whose rules apply.
-    pub(super) fn rules_of(&self, request: &CallRequest) -> String {
+    /// Returns the name of the tool whose rules apply.
+    pub(super) fn rules_tool_name(&self, request: &CallRequest) -> String {
         match self {
             HostCallSubject::Tool(tool) => tool.definition().name().to_string(),
             HostCallSubject::CuratedName(_) => shorten(&request.tool_name, MAX_QUOTED_CHARS).into_owned(),
@@ -170,9 +170,10 @@ impl ToolExecutionLayer {
         let host = snapshot.host(&host_call.host)?;
         let subject = match host.subject(&snapshot, &host_call.request) {
             Ok(subject) => subject,
-            Err(because) => return Ok(HostVerdict::None { because }),
+            Err(reason) => return Ok(HostVerdict::None { because: reason }),
         };
-        let (rules_of, approval_rule) = (subject.rules_of(&host_call.request), subject.approval_rule());
+        let (rules_tool, approval_rule) =
+            (subject.rules_tool_name(&host_call.request), subject.approval_rule());
         let reported = (host_call.origin, host_call.request.tool_name.clone());
         let session = reported.0.session_id.as_deref();
         let (call, input) = PipelineCall::judge_only(
@@ -201,7 +202,7 @@ impl ToolExecutionLayer {
             other => other,
         };
         let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
-        let explanation = explanation(&call, rules_of, finding, rules);
+        let explanation = explanation(&call, rules_tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit, on_approval: host.on_approval })
     }
 

@@ -1,5 +1,6 @@
-//! Judge for host calls in a process without a ledger, such as a hook. It returns permits and approval
-//! questions. It leaves every denial to the daemon, which judges the call again and records it.
+//! Judge for host calls in a process that does not open the ledger, such as a hook. It returns permits and
+//! required approvals. For a denial it returns nothing: the caller then opens the ledger, judges the call again and
+//! records the denial.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::modes;
 use crate::secret_screening;
 use crate::slots::FairSlots;
 
-/// Judges host calls by a snapshot and the recovered state of the ledger, and writes nothing.
+/// Judge of host calls. It uses a configuration snapshot and the state recovered from the ledger, and writes
+/// nothing.
 pub struct HostJudge {
     snapshot: Arc<ConfigSnapshot>,
     mode: Mode,
@@ -29,7 +31,7 @@ pub struct HostJudge {
 }
 
 impl HostJudge {
-    /// Creates a judge with the mode and the rate windows recovered from the ledger.
+    /// Creates a judge with the mode and the rate counters that were recovered from the ledger.
     pub fn new(snapshot: ConfigSnapshot, recovery: &LedgerRecovery) -> Result<Self, TelemetryError> {
         secret_screening::install_patterns(&snapshot.policy)?;
         let mode = modes::recovered_mode(recovery);
@@ -49,15 +51,17 @@ impl HostJudge {
         let host = self.snapshot.host(&host_call.host)?;
         let subject = match host.subject(&self.snapshot, &host_call.request) {
             Ok(subject) => subject,
-            Err(because) => return Ok(Some(HostVerdict::None { because })),
+            Err(reason) => return Ok(Some(HostVerdict::None { because: reason })),
         };
-        let (rules_of, approval_rule) = (subject.rules_of(&host_call.request), subject.approval_rule());
+        let (rules_tool, approval_rule) =
+            (subject.rules_tool_name(&host_call.request), subject.approval_rule());
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
-        let parts = (&self.limits, &self.opening_slots);
+        let capacity = (&self.limits, &self.opening_slots);
         let advice = AdviceMemory { memory: None, host: &host.name, session: None };
-        let judging = judge::judge(parts, &call, subject, (input, host, &host_call.system_programs), advice);
-        let verdict = AssertUnwindSafe(judging)
+        let judgement =
+            judge::judge(capacity, &call, subject, (input, host, &host_call.system_programs), advice);
+        let verdict = AssertUnwindSafe(judgement)
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(explain::internal_fault(&call)));
@@ -66,14 +70,14 @@ impl HostJudge {
         Ok(match finding {
             ExplainedVerdict::Deny { .. } => None,
             ExplainedVerdict::Permit | ExplainedVerdict::Ask { .. } => {
-                let explanation = judge::explanation(&call, rules_of, finding, rules);
+                let explanation = judge::explanation(&call, rules_tool, finding, rules);
                 let (on_permit, on_approval) = (host.on_permit, host.on_approval);
                 Some(HostVerdict::Judged { explanation, on_permit, on_approval })
             }
         })
     }
 
-    /// Returns the snapshot for the layer that records. `None` while a call is still being judged.
+    /// Returns the snapshot, for an execution layer that can record. `None` while a call is still being judged.
     pub fn into_snapshot(self) -> Option<ConfigSnapshot> {
         Arc::into_inner(self.snapshot)
     }

@@ -89,7 +89,7 @@ impl RateWindows {
     /// Count of all calls in the last minute, on the scale of the limit of one caller.
     pub(super) fn counts_of_all(&mut self, now: Instant) -> RateCounts {
         let all = slide(&mut self.machine.all_calls, now, MINUTE);
-        RateCounts { all_last_minute: shared_ceiling::per_caller(all), ..RateCounts::default() }
+        RateCounts { all_last_minute: shared_ceiling::scaled_to_one_caller(all), ..RateCounts::default() }
     }
 
     /// Returns the entry of a call, without adding it.
@@ -119,7 +119,7 @@ impl RateWindows {
         let mut own = window.times(&self.restored);
         own.extend(self.callers.get(caller).map(|own| window.times(own)).unwrap_or_default());
         // The caller's own calls leave the window too, so this is at most a little too late.
-        let ceiling = shared_ceiling::ceiling_for(limit, u32::try_from(own.len()).unwrap_or(u32::MAX));
+        let ceiling = shared_ceiling::all_calls_bound(limit, u32::try_from(own.len()).unwrap_or(u32::MAX));
         let own = time_until_below(&own, now, window.width(), limit);
         own.max(time_until_below(&window.times(&self.machine), now, window.width(), ceiling))
     }

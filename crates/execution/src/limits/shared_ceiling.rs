@@ -1,30 +1,34 @@
-//! Ceiling of all callers together, and how they share it.
+//! Machine-wide ceiling of a rate limit, and each caller's share of it.
 //!
-//! A limit of the policy is the limit of one caller. All callers together may make `MACHINE_FACTOR` times as many
-//! calls, and share that ceiling like slots: a caller gets another call only while it has made fewer than
-//! `MAX_COUNTED_PER_FREE_CALL` for each one that is left. No caller can use up what the others need.
+//! A rate limit of the policy applies to each caller. All callers together may make `MACHINE_FACTOR` times as many
+//! calls. This number is the ceiling. A caller may make another call only while it has made fewer than
+//! `MAX_COUNTED_PER_FREE_CALL` calls for each call that is left below the ceiling. One caller therefore cannot use
+//! up all calls below the ceiling.
 
 /// Ceiling of all callers together, as a multiple of the limit of one caller.
 const MACHINE_FACTOR: u32 = 4;
-/// Number of calls a caller may make for each call that it leaves below the ceiling.
+/// Number of calls a caller may make for each call that is left below the ceiling.
 const MAX_COUNTED_PER_FREE_CALL: u32 = 3;
 
-/// Count that the limit of one caller is compared with: the caller's own calls, or a higher number if the ceiling of
-/// all callers is reached or the caller has used its share of it. With the limit L, the ceiling is
-/// `MACHINE_FACTOR` × L, and the share is used up when own ≥ `MAX_COUNTED_PER_FREE_CALL` × (ceiling − all). Both
-/// conditions are `(all + own / MAX_COUNTED_PER_FREE_CALL) / MACHINE_FACTOR ≥ L`, which does not contain L.
-pub(super) fn effective_count(own: u32, all: u32) -> u32 {
-    own.max(all.saturating_add(own / MAX_COUNTED_PER_FREE_CALL) / MACHINE_FACTOR)
+/// Returns the count that is compared with the limit of one caller. It is the caller's own calls, or a higher number
+/// if all callers have reached the ceiling or the caller has used up its share.
+///
+/// With the limit L, the ceiling is `MACHINE_FACTOR` × L, and the share is used up if
+/// own calls ≥ `MAX_COUNTED_PER_FREE_CALL` × (ceiling − all calls). Both conditions are equivalent to
+/// (all calls + own calls / `MAX_COUNTED_PER_FREE_CALL`) / `MACHINE_FACTOR` ≥ L. The left side does not contain L.
+pub(super) fn effective_count(own_calls: u32, all_calls: u32) -> u32 {
+    own_calls.max(all_calls.saturating_add(own_calls / MAX_COUNTED_PER_FREE_CALL) / MACHINE_FACTOR)
 }
 
-/// Count of all callers on the scale of the limit of one caller.
-pub(super) fn per_caller(all: u32) -> u32 {
-    all.div_ceil(MACHINE_FACTOR)
+/// Scales the number of calls of all callers to the limit of one caller.
+pub(super) fn scaled_to_one_caller(all_calls: u32) -> u32 {
+    all_calls.div_ceil(MACHINE_FACTOR)
 }
 
-/// Number of calls of all callers up to which a caller that has made `own` calls may make another one.
-pub(super) fn ceiling_for(limit: u32, own: u32) -> u32 {
-    limit.saturating_mul(MACHINE_FACTOR).saturating_sub(own / MAX_COUNTED_PER_FREE_CALL)
+/// Returns the number of calls of all callers below which a caller that has made `own_calls` calls may make another
+/// one.
+pub(super) fn all_calls_bound(limit: u32, own_calls: u32) -> u32 {
+    limit.saturating_mul(MACHINE_FACTOR).saturating_sub(own_calls / MAX_COUNTED_PER_FREE_CALL)
 }
 
 #[cfg(test)]
@@ -34,13 +38,17 @@ mod tests {
     #[test]
     fn effective_count_reaches_the_limit_with_the_ceiling() {
         for limit in [1, 2, 5, 100] {
-            for own in 0..limit {
-                for all in own..=4 * limit + 4 {
-                    let admitted = effective_count(own, all) < limit;
-                    assert_eq!(admitted, all < ceiling_for(limit, own), "{own} of {all}, limit {limit}");
+            for own_calls in 0..limit {
+                for all_calls in own_calls..=4 * limit + 4 {
+                    let admitted = effective_count(own_calls, all_calls) < limit;
+                    assert_eq!(
+                        admitted,
+                        all_calls < all_calls_bound(limit, own_calls),
+                        "{own_calls} of {all_calls}, limit {limit}"
+                    );
                 }
             }
-            assert_eq!(per_caller(4 * limit), limit);
+            assert_eq!(scaled_to_one_caller(4 * limit), limit);
         }
     }
 }

@@ -13,25 +13,25 @@ pub(crate) struct ModeCell {
     last_change: Mutex<Option<ModeCause>>,
 }
 
-/// Cause of the current mode, for the operator.
+/// Cause of the current mode, as shown to the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModeCause {
     /// Time of the change.
     pub since: Timestamp,
     /// Mode before the change.
     pub from: Mode,
-    /// Reason for the change: the rule and the measured values, or the operator's words.
+    /// Reason for the change: the rule and the measured values, or the text that the operator entered.
     pub reason: String,
     /// Rule or person that decided.
     pub by: Option<String>,
-    /// Command that leaves the mode, unless it is NORMAL.
+    /// Command that sets the next less strict mode. `None` in NORMAL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leave_with: Option<String>,
 }
 
 impl ModeCause {
     pub(crate) fn new(change: &ModeChange, since: Timestamp) -> Self {
-        let back = match change.to {
+        let next_mode = match change.to {
             Mode::Normal => None,
             Mode::Alert | Mode::Degraded | Mode::Recovery => Some(Mode::Normal),
             Mode::Lockdown => Some(Mode::Recovery),
@@ -41,7 +41,7 @@ impl ModeCause {
             from: change.from,
             reason: change.reason.clone(),
             by: change.by.clone(),
-            leave_with: back.map(|mode| format!("sinew mode set {mode}")),
+            leave_with: next_mode.map(|mode| format!("sinew mode set {mode}")),
         }
     }
 }
@@ -52,17 +52,17 @@ pub enum ModeError {
     /// The change could not be recorded.
     #[error("the mode was not changed: {0}")]
     NotRecorded(String),
-    /// The change requires the operator PIN in the mode that is now current.
-    #[error("the operator PIN is needed")]
+    /// The change from the current mode requires the operator PIN, and no proof of the PIN was given.
+    #[error("the mode was not changed: the operator PIN is required; repeat the request with `pin`")]
     PinRequired,
-    /// There is no such transition.
-    #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .allowed.iter().map(|way| way.as_str()).collect::<Vec<_>>().join(" or "))]
+    /// The operator cannot change the current mode directly to the requested mode.
+    #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .allowed.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(" or "))]
     NoTransition {
         /// Current mode.
         from: Mode,
         /// Requested mode.
         to: Mode,
-        /// Modes that can be set from here.
+        /// Modes that the operator can set from the current mode.
         allowed: Vec<Mode>,
     },
 }
@@ -70,10 +70,10 @@ pub enum ModeError {
 /// Result of a mode change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeChangeResult {
-    /// Previous mode; the current one if nothing changed.
+    /// Mode before the change. If nothing changed, the current mode.
     pub previous: Mode,
-    /// True if the change is recorded. A stricter mode also takes effect while the ledger is unavailable and
-    /// is recorded as soon as possible; a crash before that loses the change.
+    /// True if the change is recorded. A stricter mode takes effect even if the ledger cannot be written. It is
+    /// recorded when the ledger can be written again; a crash before that loses the change.
     pub recorded: bool,
 }
 
@@ -86,9 +86,9 @@ impl ModeChangeResult {
         }
     }
 
-    /// Returns true if the operator needs the PIN for the change. A rule changes DEGRADED to NORMAL
-    /// automatically, but never ALERT to NORMAL: without the PIN for ALERT to DEGRADED, that detour would
-    /// bypass the PIN for ALERT to NORMAL.
+    /// Returns true if the change requires the operator PIN. The change from ALERT to DEGRADED requires it,
+    /// although it does not loosen: a rule can change DEGRADED to NORMAL automatically, so that a change through
+    /// DEGRADED would bypass the PIN for the change from ALERT to NORMAL.
     pub fn needs_pin(from: Mode, to: Mode) -> bool {
         Self::loosens(to) || (from == Mode::Alert && to == Mode::Degraded)
     }
@@ -99,12 +99,13 @@ impl ModeCell {
         ModeCell { current: Mutex::new(mode), last_change: Mutex::new(None) }
     }
 
-    /// Change that led to the current mode. `None` if the mode never changed, or until the record of it is read.
+    /// Returns the change that led to the current mode. `None` if the mode has never changed, or before the record
+    /// of the change has been read from the ledger.
     pub(crate) fn cause(&self) -> Option<ModeCause> {
         self.last_change().clone()
     }
 
-    /// Sets the cause that the ledger recorded, unless the mode has changed since this start.
+    /// Sets the cause that was read from the ledger, unless the mode has changed since the daemon started.
     pub(crate) fn restore_cause(&self, cause: ModeCause) {
         self.last_change().get_or_insert(cause);
     }

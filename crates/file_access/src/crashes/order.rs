@@ -96,7 +96,7 @@ impl UnsyncedState {
         }
     }
 
-    /// Before the workspace changes, the saved state and its record must be durable.
+    /// Checks that the saved state and its record are durable before the workspace changes.
     fn assert_record_synced(&self, path: &Path, line: &str, log: &str) {
         if self.is_in_workspace(path) {
             let is_safe = !self.folders.contains(&self.store) && !self.has_content_in(&self.store);

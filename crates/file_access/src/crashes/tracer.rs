@@ -86,7 +86,7 @@ pub(super) fn syscall_name(line: &str) -> Option<&str> {
         .then_some(name)
 }
 
-/// In the child: waits until the parent has attached a tracer to this thread.
+/// Waits in the child process until the parent has attached a tracer to this thread.
 pub(super) fn wait_for_tracer() {
     // Yama may allow only parents to trace. The tracer is a sibling, so allow any process.
     let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);

@@ -92,16 +92,16 @@ mod tests {
         // A hard link stands for the firmlink: another name, without a symbolic link at its end.
         fixture.file("ws/users/.keep", "");
         std::fs::hard_link(&file, fixture.path("ws/users/f")).unwrap();
-        let below = |name: &Path| {
+        let reported_path = |name: &Path| {
             let identity = platform::status(platform::open_handle(name).unwrap()).unwrap().facts.identity;
             name_below_root(name, (&volume, &root), identity)
         };
-        assert_eq!(below(&file), Some(fixture.path("ws/users/f")));
-        assert_eq!(below(&other), None, "another object has that name");
-        assert_eq!(below(&fixture.path("outside/secret")), None, "on another volume");
+        assert_eq!(reported_path(&file), Some(fixture.path("ws/users/f")));
+        assert_eq!(reported_path(&other), None, "another object has that name");
+        assert_eq!(reported_path(&fixture.path("outside/secret")), None, "on another volume");
         std::fs::remove_file(fixture.path("ws/users/f")).unwrap();
         fixture.link("ws/users/f", &file);
-        assert_eq!(below(&file), None, "a symbolic link is no firmlink");
+        assert_eq!(reported_path(&file), None, "a symbolic link is no firmlink");
     }
 
     #[test]

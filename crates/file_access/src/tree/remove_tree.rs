@@ -27,8 +27,8 @@ pub(crate) fn remove_tree(folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     levels.extend(remove_entry(folder, name.to_owned(), 0)?);
     while let Some(here) = levels.last_mut() {
         if let Some(name) = here.names.next() {
-            let below = remove_entry(&here.handle, name, 0)?;
-            levels.extend(below);
+            let lower_levels = remove_entry(&here.handle, name, 0)?;
+            levels.extend(lower_levels);
             continue;
         }
         let Some(emptied) = levels.pop() else { break };

@@ -1,4 +1,4 @@
-//! Traversal and copies of trees, and a race that swaps folders for links during a removal.
+//! Tests of visiting and copying directory trees, and of a race that replaces folders by symlinks during a removal.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,13 +11,13 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use super::*;
 use crate::testing::{WorkspaceFixture, assert_passed};
 
-fn visited_names(fixture: &WorkspaceFixture, most: usize) -> (Vec<String>, SkippedEntries) {
+fn visited_names(fixture: &WorkspaceFixture, max_entries: usize) -> (Vec<String>, SkippedEntries) {
     let mut names = Vec::new();
-    let unseen = fixture.read(".").visit(&mut |found| {
+    let skipped = fixture.read(".").visit(&mut |found| {
         names.push(format!("{}:{}", found.depth, found.relative.display()));
-        if names.len() == most { VisitAction::Stop } else { VisitAction::Enter }
+        if names.len() == max_entries { VisitAction::Stop } else { VisitAction::Enter }
     });
-    (names, unseen.unwrap())
+    (names, skipped.unwrap())
 }
 
 #[test]
@@ -27,9 +27,9 @@ fn entries_are_visited_in_order_and_links_not_followed() {
     fixture.file("ws/b/deep/one", "1");
     fixture.file("ws/a", "a");
     fixture.link("ws/c", "../outside");
-    let (names, unseen) = visited_names(&fixture, 100);
+    let (names, skipped) = visited_names(&fixture, 100);
     assert_eq!(names, ["1:a", "1:b", "2:b/deep", "3:b/deep/one", "2:b/two", "1:c"]);
-    assert_eq!(unseen, SkippedEntries::default());
+    assert_eq!(skipped, SkippedEntries::default());
     assert_eq!(visited_names(&fixture, 2).0, ["1:a", "1:b"]);
 }
 
@@ -38,8 +38,8 @@ fn exceeding_the_depth_limit_is_reported() {
     let fixture = WorkspaceFixture::new();
     let deep: PathBuf = std::iter::repeat_n("d", MAX_DEPTH + 1).collect();
     fs::create_dir_all(fixture.path("ws").join(deep)).unwrap();
-    let (names, unseen) = visited_names(&fixture, 10_000);
-    assert_eq!((names.len(), unseen.truncated), (MAX_DEPTH, true));
+    let (names, skipped) = visited_names(&fixture, 10_000);
+    assert_eq!((names.len(), skipped.truncated), (MAX_DEPTH, true));
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_folder_that_may_not_be_looked_into_is_named() {
     if rustix::process::geteuid().is_root() {
         return;
     }
-    let (names, unseen) = visited_names(&fixture, 100);
+    let (names, skipped) = visited_names(&fixture, 100);
     assert_eq!(names, ["1:shut", "1:z"]);
-    assert_eq!(unseen.unreadable, [PathBuf::from("shut")]);
+    assert_eq!(skipped.unreadable, [PathBuf::from("shut")]);
 }
 
 #[test]

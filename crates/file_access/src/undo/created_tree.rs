@@ -20,34 +20,37 @@ use crate::tree::{self, TreeEntry};
 /// Folders that a call created below a target, with a file at the end if there is a digest.
 #[derive(Debug)]
 pub(crate) struct CreatedTree {
-    below: PathBuf,
+    relative_path: PathBuf,
     sha256: Option<String>,
 }
 
 impl CreatedTree {
     /// Returns what the call created below the target.
-    pub(super) fn below(record: &UndoRecord, target: &OpenedPath) -> CreatedTree {
+    pub(super) fn below_target(record: &UndoRecord, target: &OpenedPath) -> CreatedTree {
         let (last, sha256) = innermost(record);
-        let below = last.strip_prefix(target.canonical()).map(Path::to_owned).unwrap_or_default();
-        CreatedTree { below, sha256 }
+        let relative_path = last.strip_prefix(target.canonical()).map(Path::to_owned).unwrap_or_default();
+        CreatedTree { relative_path, sha256 }
     }
 
     /// Returns true if the call created this entry and it is unchanged.
     pub(crate) fn contains(&self, found: &TreeEntry<'_>) -> bool {
-        let is_last = found.relative == self.below;
+        let is_last = found.relative == self.relative_path;
         match &self.sha256 {
             Some(sha256) if is_last => {
                 let now = found.reader().and_then(crate::read::FileReader::sha256);
                 now.is_ok_and(|now| now == *sha256)
             }
-            _ => self.below.starts_with(found.relative) && found.entry.kind == EntryKind::Directory,
+            _ => self.relative_path.starts_with(found.relative) && found.entry.kind == EntryKind::Directory,
         }
     }
 }
 
 /// Returns the outermost folder that holds only what the call created, or the file itself if there is no such
 /// folder.
-pub(super) fn removable_part(record: &UndoRecord, below: &[OsString]) -> Result<OpenedPath, AccessError> {
+pub(super) fn removable_part(
+    record: &UndoRecord,
+    missing_folders: &[OsString],
+) -> Result<OpenedPath, AccessError> {
     let changed =
         |path: &Path, found: &str| AccessError::Conflict { path: path.to_owned(), found: found.to_owned() };
     let (last, sha256) = innermost(record);
@@ -55,7 +58,8 @@ pub(super) fn removable_part(record: &UndoRecord, below: &[OsString]) -> Result<
     let mut name = PathBuf::from(&record.folder);
     // Folder and name of the entry to remove.
     let mut goes: Option<(PathBuf, OsString)> = None;
-    let steps: Vec<&OsStr> = std::iter::once(&record.leaf).chain(below).map(OsString::as_os_str).collect();
+    let steps: Vec<&OsStr> =
+        std::iter::once(&record.leaf).chain(missing_folders).map(OsString::as_os_str).collect();
     for (number, step) in steps.iter().enumerate() {
         let path = name.join(step);
         let status =

@@ -90,7 +90,7 @@ impl UndoStore {
                         Some(sha256) => ContentPrecondition::Content { sha256: sha256.clone() },
                         None => ContentPrecondition::Anything,
                     };
-                    let made = CreatedTree::below(record, &target);
+                    let made = CreatedTree::below_target(record, &target);
                     target.remove(
                         &expected,
                         FolderRemoval::Recursive,

@@ -86,7 +86,7 @@ impl<'g, 's> CostEstimate<'g, 's> {
 
     fn costs_one_level_deeper(&mut self, order: &[usize]) -> Result<Vec<u64>, SchemaError> {
         let mut here: Vec<u64> = vec![0; self.nodes.len()];
-        let mut below: Vec<CountsByKey<'s>> = vec![CountsByKey::new(); self.nodes.len()];
+        let mut counts_below: Vec<CountsByKey<'s>> = vec![CountsByKey::new(); self.nodes.len()];
         let mut costs = vec![0; self.nodes.len()];
         for index in order.iter().copied() {
             let Some(node) = self.nodes.get(index) else { continue };
@@ -96,7 +96,7 @@ impl<'g, 's> CostEstimate<'g, 's> {
             }
             for used in &node.same_value {
                 own = own.saturating_add(here.get(*used).copied().unwrap_or_default());
-                for (key, count) in below.get(*used).into_iter().flatten() {
+                for (key, count) in counts_below.get(*used).into_iter().flatten() {
                     add_count(&mut keys, *key, *count);
                     self.steps += 1;
                 }
@@ -113,7 +113,7 @@ impl<'g, 's> CostEstimate<'g, 's> {
             let cost = own.saturating_add(any).saturating_add(dearest.unwrap_or_default());
             set_at(&mut costs, index, cost);
             set_at(&mut here, index, own);
-            set_at(&mut below, index, keys);
+            set_at(&mut counts_below, index, keys);
         }
         Ok(costs)
     }

@@ -106,19 +106,19 @@ impl<'s> SchemaGraph<'s> {
             }
         }
         let properties = map.get("properties").and_then(Value::as_object).into_iter().flatten();
-        let mut below: Vec<(Option<&str>, &Value)> =
+        let mut children: Vec<(Option<&str>, &Value)> =
             properties.map(|(key, schema)| (Some(key.as_str()), schema)).collect();
         let patterns = map.get("patternProperties").and_then(Value::as_object).into_iter().flatten();
-        below.extend(patterns.map(|(_, schema)| (None, schema)));
+        children.extend(patterns.map(|(_, schema)| (None, schema)));
         for schema in CHILD_VALUE.iter().filter_map(|word| map.get(*word)) {
             match schema {
-                Value::Array(each) => below.extend(each.iter().map(|schema| (None, schema))),
-                one => below.push((None, one)),
+                Value::Array(each) => children.extend(each.iter().map(|schema| (None, schema))),
+                one => children.push((None, one)),
             }
         }
         Ok(SchemaNode {
             same_value: here.into_iter().map(|schema| self.node_index(schema)).collect(),
-            children: below.into_iter().map(|(key, schema)| (key, self.node_index(schema))).collect(),
+            children: children.into_iter().map(|(key, schema)| (key, self.node_index(schema))).collect(),
             is_evaluated_twice: EVALUATED_TWICE.iter().any(|word| map.contains_key(*word)),
         })
     }

@@ -90,8 +90,11 @@ fn doubling(levels: usize) -> Value {
     let mut definitions = Map::new();
     definitions.insert("a0".into(), json!({"type": "object"}));
     for level in 1..=levels {
-        let below = format!("#/$defs/a{}", level - 1);
-        definitions.insert(format!("a{level}"), json!({"allOf": [{"$ref": below}, {"$ref": below}]}));
+        let next_definition = format!("#/$defs/a{}", level - 1);
+        definitions.insert(
+            format!("a{level}"),
+            json!({"allOf": [{"$ref": next_definition}, {"$ref": next_definition}]}),
+        );
     }
     json!({"$defs": definitions, "$ref": format!("#/$defs/a{levels}")})
 }

@@ -21,11 +21,11 @@ fn workers() -> WorkerPool {
 fn slow_workers(time: Duration) -> WorkerPool {
     WorkerPool::new(move || {
         Box::pin(async move {
-            let (ours, theirs) = UnixStream::pair()?;
-            let thinking = DelayedReader { from: theirs.try_clone()?, time };
-            std::thread::spawn(move || knowledge::serve(thinking, theirs));
-            ours.set_nonblocking(true)?;
-            let (from, to) = tokio::net::UnixStream::from_std(ours)?.into_split();
+            let (client_end, worker_end) = UnixStream::pair()?;
+            let delayed_requests = DelayedReader { from: worker_end.try_clone()?, time };
+            std::thread::spawn(move || knowledge::serve(delayed_requests, worker_end));
+            client_end.set_nonblocking(true)?;
+            let (from, to) = tokio::net::UnixStream::from_std(client_end)?.into_split();
             Ok(StartedWorker { from: Box::new(from), to: Box::new(to), kill_guard: Box::new(()) })
         })
     })

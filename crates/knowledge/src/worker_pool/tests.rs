@@ -7,7 +7,7 @@ use tokio::io::DuplexStream;
 
 use super::*;
 
-/// Worker that accepts every call.
+/// Answers like a worker that accepts every call.
 async fn yes(mut pipe: DuplexStream) -> io::Result<()> {
     pipe.write_all(&worker_protocol::frame(&WorkerReply::Ready)?).await?;
     loop {
@@ -26,9 +26,9 @@ fn counted() -> (WorkerPool, Arc<AtomicUsize>) {
     let workers = WorkerPool::new(move || {
         count.fetch_add(1, Ordering::Relaxed);
         Box::pin(async {
-            let (ours, theirs) = tokio::io::duplex(4096);
-            tokio::spawn(yes(theirs));
-            let (from, to) = tokio::io::split(ours);
+            let (client_end, worker_end) = tokio::io::duplex(4096);
+            tokio::spawn(yes(worker_end));
+            let (from, to) = tokio::io::split(client_end);
             Ok(StartedWorker { from: Box::new(from), to: Box::new(to), kill_guard: Box::new(()) })
         })
     });

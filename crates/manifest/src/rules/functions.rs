@@ -24,8 +24,8 @@ pub(super) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<
                     &message,
                     "a function is self-contained: remove it",
                 );
-            } else if let Some(why) = missing_export::find_missing_export(text) {
-                let message = format!("the {singular} `{id}` gives no function to call: {why}");
+            } else if let Some(reason) = missing_export::find_missing_export(text) {
+                let message = format!("the {singular} `{id}` gives no function to call: {reason}");
                 let at = FieldPosition::node(function, &field);
                 let fix = "end it with `module.exports = { NAME };`, where NAME is its function";
                 findings.add(DiagnosticCode::UnresolvedReference, at, &message, fix);

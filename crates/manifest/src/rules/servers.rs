@@ -73,9 +73,9 @@ pub(crate) fn lines_with_secrets(root: &YamlNode) -> BTreeSet<u64> {
 
 fn all_lines(node: &YamlNode, lines: &mut BTreeSet<u64>) {
     lines.insert(node.line);
-    for (word, below) in node.entries() {
+    for (word, value) in node.entries() {
         lines.insert(word.line);
-        all_lines(below, lines);
+        all_lines(value, lines);
     }
     node.items().iter().for_each(|item| all_lines(item, lines));
 }

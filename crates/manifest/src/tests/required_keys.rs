@@ -4,7 +4,7 @@ use super::{check, good, read};
 use crate::KnowledgeStrategy;
 use crate::diagnostic::DiagnosticCode::{InvalidEnumValue, MissingRequiredField, NamingConvention};
 
-/// Entry of a list with these keys, except one.
+/// Returns a list entry with all of these keys except one.
 fn entry(keys: &[(&str, &str)], without: &str) -> String {
     let pairs = keys.iter().filter(|(key, _)| *key != without).map(|(key, value)| format!("{key}: {value}"));
     format!("- {{{}}}\n", pairs.collect::<Vec<_>>().join(", "))

@@ -261,7 +261,8 @@ impl Ord for ComparedPattern {
     }
 }
 
-/// Keyed by the resolved path: a symbolic link with a new target changes a list whose text is unchanged.
+/// Returns the texts of the patterns by resolved path. If a symbolic link has a new target, the list differs
+/// although its text is unchanged.
 fn path_texts(globs: &PathGlobs) -> RuleTexts<ComparedPattern> {
     let written = globs.patterns().iter();
     let as_it_leads = written.clone().filter_map(|written| {

@@ -84,7 +84,7 @@ impl LintFindings<'_> {
         }
     }
 
-    /// A tool, with the line of its entry if it has one.
+    /// Formats the name of a tool, with the line of its entry if it has one.
     fn with_line(&self, tool: &str) -> String {
         let mut entries = self.policy.files().tools.tools.iter();
         match entries.find(|(key, _)| key.eq_ignore_ascii_case(tool)) {

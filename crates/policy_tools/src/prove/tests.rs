@@ -70,7 +70,7 @@ fn definitions(names: &[&str]) -> Vec<Arc<ToolDefinition>> {
     names.iter().map(|name| Arc::new(judge_tests::definition(name))).collect()
 }
 
-/// A sandboxed tool that starts programs, which the shared fixture does not have.
+/// Creates a sandboxed tool that starts programs, which the shared fixture does not have.
 fn sandboxed_runner() -> Arc<ToolDefinition> {
     let mut spec = ToolSpec::new("runner", "a test tool", Category::SYSTEM_WRITE, RiskLevel::High);
     let argv = json!({"type": "array", "format": "command", "items": {"type": "string"}});
@@ -193,13 +193,13 @@ fn programs_count_with_what_their_sandbox_opens() {
     assert_eq!(ask("reach a.org"), Vec::<String>::new());
 }
 
-/// The number of policies for a test: few, or what `cargo xtask soak` asks for.
+/// Returns the seed and the number of policies for a test: a few, or the number that `cargo xtask soak` requests.
 fn rounds(few: u64) -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     (number("SINEW_PROVE_SEED").unwrap_or(1), number("SINEW_PROVE_POLICIES").unwrap_or(few))
 }
 
-/// Tool of the random policies, with its compiled schema.
+/// Returns a tool of the random policies with its compiled schema.
 fn tool_calls(tool: &str) -> &'static ToolCalls {
     static ALL: LazyLock<Vec<ToolCalls>> = LazyLock::new(|| {
         random_policy::TOOLS.iter().map(|tool| ToolCalls::new(&definitions(&[tool])[0]).unwrap()).collect()

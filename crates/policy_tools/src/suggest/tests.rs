@@ -166,7 +166,7 @@ tools:
   fetch: {allowed_domains: [\"*\"]}
 ";
 
-/// A week of 50,000 calls with seven kinds of waste in the policy.
+/// Creates the record of a week with 50,000 calls and a policy with seven unnecessary rules.
 fn wasteful_week() -> PlantedRecord {
     let mut week = PlantedRecord::new(WASTEFUL);
     let minute = |number: i64| number % (7 * 24 * 60);

@@ -45,7 +45,8 @@ pub(crate) enum ApprovalsCommand {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Full approval ids. Prefixes are not accepted.
+    /// Full approval ids. A prefix is not accepted: an agent that makes enough calls gets a request that begins like the
+    /// one you read.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,
     /// Also grant similar calls, for a duration such as `10m` or for the `session` (the caller's connection).

@@ -129,17 +129,17 @@ pub(super) fn write_above<T>(write: impl FnOnce() -> T) -> T {
 }
 
 /// Guard that keeps the live line away while a prompt is open.
-pub(crate) struct Pause(());
+pub(crate) struct LivePause(());
 
 /// Erases the live line until the guard is dropped.
-pub(crate) fn pause() -> Pause {
+pub(crate) fn pause() -> LivePause {
     let mut state = state();
     erase(&mut state);
     state.paused += 1;
-    Pause(())
+    LivePause(())
 }
 
-impl Drop for Pause {
+impl Drop for LivePause {
     fn drop(&mut self) {
         state().paused -= 1;
     }

@@ -1,19 +1,24 @@
-//! Merge of two layers, as a pure function.
+//! Merge of two configuration layers. Pure functions.
 
 use super::{LayeredKind, LayeredMapping, LayeredNode, ListChange};
 
-/// Merges `over` into `base`. Items that a change removes from a list that does not have them are collected in
-/// `unmatched`.
-pub fn merge(base: LayeredNode, over: LayeredNode, unmatched: &mut Vec<LayeredNode>) -> LayeredNode {
-    let origin = over.origin;
-    let kind = match (base.kind, over.kind) {
-        (LayeredKind::Mapping(below), LayeredKind::Mapping(above)) if !above.replaces => {
-            // The position of the lower mapping: its keys come first.
-            let kind = LayeredKind::Mapping(merge_mappings(below, above, unmatched));
+/// Merges the upper layer into the base layer. `unmatched` receives the items that a `{remove}` names and that
+/// the list does not contain.
+pub fn merge(base: LayeredNode, upper: LayeredNode, unmatched: &mut Vec<LayeredNode>) -> LayeredNode {
+    let origin = upper.origin;
+    let kind = match (base.kind, upper.kind) {
+        (LayeredKind::Mapping(base_mapping), LayeredKind::Mapping(upper_mapping))
+            if !upper_mapping.replaces =>
+        {
+            // The result has the position of the base mapping, because the keys of that mapping come first.
+            let kind = LayeredKind::Mapping(merge_mappings(base_mapping, upper_mapping, unmatched));
             return LayeredNode { origin: base.origin, kind };
         }
-        // Something other than a mapping was below it, so nothing further down may show through.
-        (_, LayeredKind::Mapping(above)) => LayeredKind::Mapping(LayeredMapping { replaces: true, ..above }),
+        // The mapping replaces a value of another kind. `replaces` prevents that a later merge combines it with a
+        // mapping of a lower layer.
+        (_, LayeredKind::Mapping(upper_mapping)) => {
+            LayeredKind::Mapping(LayeredMapping { replaces: true, ..upper_mapping })
+        }
         (LayeredKind::List(items), LayeredKind::Change(change)) => {
             LayeredKind::List(apply(items, change, unmatched))
         }
@@ -21,29 +26,29 @@ pub fn merge(base: LayeredNode, over: LayeredNode, unmatched: &mut Vec<LayeredNo
             LayeredKind::Change(compose(first, second))
         }
         (_, LayeredKind::Change(change)) => LayeredKind::List(apply(Vec::new(), change, unmatched)),
-        (_, plain) => plain,
+        (_, replacement) => replacement,
     };
     LayeredNode { origin, kind }
 }
 
 fn merge_mappings(
-    mut below: LayeredMapping,
-    above: LayeredMapping,
+    mut base_mapping: LayeredMapping,
+    upper_mapping: LayeredMapping,
     unmatched: &mut Vec<LayeredNode>,
 ) -> LayeredMapping {
-    for (key, value) in above.entries {
-        match below.entries.iter().position(|(known, _)| known.name == key.name) {
-            Some(at) => {
-                let (known, base) = below.entries.remove(at);
-                below.entries.insert(at, (known, merge(base, value, unmatched)));
+    for (key, value) in upper_mapping.entries {
+        match base_mapping.entries.iter().position(|(base_key, _)| base_key.name == key.name) {
+            Some(index) => {
+                let (base_key, base_value) = base_mapping.entries.remove(index);
+                base_mapping.entries.insert(index, (base_key, merge(base_value, value, unmatched)));
             }
-            None => below.entries.push((key, value)),
+            None => base_mapping.entries.push((key, value)),
         }
     }
-    below
+    base_mapping
 }
 
-/// Applies a change to a list.
+/// Applies the `{remove}` and `{add}` of a change to a list.
 pub(super) fn apply(
     items: Vec<LayeredNode>,
     change: ListChange,
@@ -66,9 +71,9 @@ pub(super) fn apply(
     merged
 }
 
-/// Returns one change with the effect of `first` and then `second`.
+/// Returns one change that has the effect of applying `first` and then `second`.
 fn compose(first: ListChange, second: ListChange) -> ListChange {
-    // The second change also removes what the first one adds, and adds at the end.
+    // The second change can remove items that the first one adds. It adds its own items at the end.
     let ListChange { remove, add } = second;
     let second_change = ListChange { remove: remove.clone(), add };
     let add = apply(first.add, second_change, &mut Vec::new());

@@ -29,11 +29,11 @@ pub fn nearest_word<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) 
     best.filter(|_| !tied).map(|(_, word)| word)
 }
 
-/// Returns true if `word` is `meant` with one typing error: a letter too many, missing, wrong, or two
+/// Returns true if `word` is `known_word` with one typing error: a letter too many, missing, wrong, or two
 /// swapped. Digits must be equal: `sha512` is not a misspelling of `sha256`.
-pub fn is_typo_of(word: &str, meant: &str) -> bool {
+pub fn is_typo_of(word: &str, known_word: &str) -> bool {
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
-    digits(word) == digits(meant) && strsim::osa_distance(&normalize(word), &normalize(meant)) <= 1
+    digits(word) == digits(known_word) && strsim::osa_distance(&normalize(word), &normalize(known_word)) <= 1
 }
 
 /// Removes case and separators: differences in them are the most common errors and count as no distance.

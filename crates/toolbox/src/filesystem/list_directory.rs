@@ -233,7 +233,7 @@ fn list_unsorted(
 
 /// Failure of a page on which not even one entry fits. A cursor would lead back to it.
 fn oversized_entry(relative: &Path) -> Failure {
-    let name = tool::text::shorten(&path_to_text(relative.as_os_str()), 100).to_owned();
+    let name = tool::text::shorten(&path_to_text(relative.as_os_str()), 100).into_owned();
     Failure::new(FailureKind::TooLarge, format!("the entry `{name}` alone exceeds the size of a result"))
         .with_hint("raise max_output_bytes in tools.yaml, or skip the entry with glob")
 }

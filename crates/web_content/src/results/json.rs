@@ -87,7 +87,7 @@ mod tests {
                 hits.iter().map(|hit| hit.url.as_str()).collect::<Vec<_>>().join(" ")
             }
             SearchOutcome::Nothing => "nothing".to_owned(),
-            SearchOutcome::Failing(failing, why) => format!("{failing:?} {why}"),
+            SearchOutcome::Failing(failing, reason) => format!("{failing:?} {reason}"),
         };
         assert!(word.starts_with(expect), "{found:?}");
     }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use strict_yaml::Document;
 use tool::{Arguments, Mode, ToolDefinition};
 
-use self::generator::{PATTERNS, PlanRng, random_call, random_plan};
+use self::generator::{PATH_PATTERNS, PlanRng, random_call, random_plan};
 use super::fixture;
 use super::model::{self, CallPlan, PathNames, PolicyPlan, TOOLS};
 use crate::effective_policy::EffectivePolicy;
@@ -150,7 +150,7 @@ impl JudgeCase {
         JudgeCase {
             definition: fixture::definition(TOOLS[plan.tool].name),
             arguments: arguments(&plan),
-            names: model::path_names(&plan, &PATTERNS),
+            names: model::path_names(&plan, &PATH_PATTERNS),
             reached: reached.collect(),
             workspaces: Workspaces::new(plan.workspaces.iter().map(workspace).collect()),
             plan,
@@ -221,12 +221,12 @@ fn compare_with_model(
         if all > 1000 && (seed - first) % (all / 100) == 0 {
             println!("policies from seed {first} on: {} of {all}, all agree", seed - first);
         }
-        let mut dice = PlanRng(seed);
-        let plan = random_plan(&mut dice);
+        let mut rng = PlanRng(seed);
+        let plan = random_plan(&mut rng);
         let policy = policy(&plan);
         for case in cases {
             for mode in Mode::ALL {
-                let [hour, minute, out] = [(); 3].map(|()| dice.below(4) as u32);
+                let [hour, minute, out] = [(); 3].map(|()| rng.random_below(4) as u32);
                 let counts =
                     RateCounts { tool_last_hour: hour, all_last_minute: minute, outbound_last_hour: out };
                 let found = case.verdict(&policy, mode, counts, &mut RuleTrace::disabled());
@@ -236,7 +236,7 @@ fn compare_with_model(
                     format!("SINEW_JUDGE_SEED={seed}: {call:?}\n{}", files(&plan).join("\n"))
                 };
                 assert_eq!(found, expect, "judge and model disagree, {}", shown());
-                if dice.one_in(share) {
+                if rng.is_one_in(share) {
                     let mut trace = RuleTrace::enabled();
                     let explained = case.verdict(&policy, mode, counts, &mut trace);
                     assert_eq!(explained, found, "explained, {}", shown());
@@ -263,8 +263,8 @@ fn judge_explanation_and_model_agree() {
     let wanted = number("SINEW_JUDGE_CASES", 1_000_000);
     let first = number("SINEW_JUDGE_SEED", 1);
     let share = usize::try_from(number("SINEW_JUDGE_EXPLAINED", 8)).unwrap();
-    let mut dice = PlanRng(first);
-    let cases: Vec<JudgeCase> = (0..1000).map(|_| JudgeCase::new(random_call(&mut dice))).collect();
+    let mut rng = PlanRng(first);
+    let cases: Vec<JudgeCase> = (0..1000).map(|_| JudgeCase::new(random_call(&mut rng))).collect();
     let policies = wanted.div_ceil(cases.len() as u64 * Mode::ALL.len() as u64).max(1);
     let middle = first + policies.div_ceil(2);
     let given = std::thread::scope(|scope| {
@@ -302,8 +302,8 @@ fn judge_explanation_and_model_agree() {
 /// A call that two policies decide together is denied if one of them denies it, and needs the approvals of both.
 #[test]
 fn conjunction_of_policies_gives_the_stricter_verdict() {
-    let mut dice = PlanRng(7);
-    let cases: Vec<JudgeCase> = (0..300).map(|_| JudgeCase::new(random_call(&mut dice))).collect();
+    let mut rng = PlanRng(7);
+    let cases: Vec<JudgeCase> = (0..300).map(|_| JudgeCase::new(random_call(&mut rng))).collect();
     let approvals = |verdict: &str| match verdict {
         "permit" => Some(0),
         verdict => verdict.strip_prefix("ask ").map(|count| count.parse::<usize>().unwrap()),
@@ -316,7 +316,7 @@ fn conjunction_of_policies_gives_the_stricter_verdict() {
         let [own, other] = [policy(&plans[0]), policy(&plans[1])];
         let both = own.tightened_by(policy(&plans[1]));
         for (case, mode) in cases.iter().flat_map(|case| Mode::ALL.map(|mode| (case, mode))) {
-            let counts = RateCounts { tool_last_hour: dice.below(4) as u32, ..RateCounts::default() };
+            let counts = RateCounts { tool_last_hour: rng.random_below(4) as u32, ..RateCounts::default() };
             let verdict = |policy| case.verdict(policy, mode, counts, &mut RuleTrace::disabled());
             let (one, two, found) = (verdict(&own), verdict(&other), verdict(&both));
             let expect = approvals(&one).and_then(|one| Some(one + approvals(&two)?));

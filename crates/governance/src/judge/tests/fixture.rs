@@ -55,7 +55,7 @@ pub(crate) fn machine(tools: &str) -> TestMachine {
     }
 }
 
-/// A `tools.yaml` that forbids nothing to every tool, unless it says so itself.
+/// Returns a `tools.yaml` with an empty list of paths that are forbidden to every tool, unless the text has one.
 pub(crate) fn whole_tools(text: &str) -> String {
     let is_stated = text.lines().any(|line| line.starts_with("forbidden_paths:"));
     let line_end = if text.ends_with('\n') { "" } else { "\n" };

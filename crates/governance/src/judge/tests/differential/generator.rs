@@ -1,4 +1,5 @@
-//! Generator of random policies and calls. It uses a small vocabulary, so that rules often match calls.
+//! Generator of random policies and calls. It combines few paths, commands and hosts, so that rules often
+//! match calls.
 
 use tool::Mode;
 
@@ -16,31 +17,32 @@ impl PlanRng {
         z ^ (z >> 31)
     }
 
-    pub(super) fn below(&mut self, most: usize) -> usize {
-        (self.next() % most as u64) as usize
+    pub(super) fn random_below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
     }
 
-    /// Returns true with probability 1 / `times`.
-    pub(super) fn one_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
+    /// Returns true with probability 1 / `count`.
+    pub(super) fn is_one_in(&mut self, count: usize) -> bool {
+        self.random_below(count) == 0
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
+    fn random_item<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.random_below(items.len())]
     }
 
-    /// Returns a random subset in the original order, each item with probability `in_ten` / 10.
-    fn subset<T: Copy>(&mut self, from: &[T], in_ten: usize) -> Vec<T> {
-        from.iter().copied().filter(|_| self.below(10) < in_ten).collect()
+    /// Returns a random subset in the original order, each item with probability `tenths` / 10.
+    fn random_subset<T: Copy>(&mut self, items: &[T], tenths: usize) -> Vec<T> {
+        items.iter().copied().filter(|_| self.random_below(10) < tenths).collect()
     }
 
-    fn maybe<T>(&mut self, times: usize, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
-        self.one_in(times).then(|| make(self))
+    /// Returns a generated value with probability 1 / `count`, otherwise `None`.
+    fn random_option<T>(&mut self, count: usize, generate: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.is_one_in(count).then(|| generate(self))
     }
 }
 
 const CATEGORIES: [&str; 4] = ["read_only", "system_write", "network", "self_check"];
-pub(super) const PATTERNS: [&str; 14] = [
+pub(super) const PATH_PATTERNS: [&str; 14] = [
     "/m/ws",
     "/m/ws/**",
     "/m/ws/*",
@@ -56,7 +58,7 @@ pub(super) const PATTERNS: [&str; 14] = [
     "/m/WS/**",
     "/m/ws/caf\u{e9}",
 ];
-const NAMES: [&str; 27] = [
+const PATHS: [&str; 27] = [
     "/m/ws",
     "/m/ws/a.txt",
     "/m/ws/sub",
@@ -85,7 +87,7 @@ const NAMES: [&str; 27] = [
     "/m/ws/abc/d/e",
     "/m/ws/.bashrc/x",
 ];
-const TYPED: [&str; 10] = [
+const REQUESTED_PATHS: [&str; 10] = [
     "a.txt",
     "sub/b",
     "sub/../a.txt",
@@ -97,7 +99,7 @@ const TYPED: [&str; 10] = [
     "/m/ro/../ws/a.txt",
     "nothing/../../sinew/x",
 ];
-const WORDS: [&[&str]; 20] = [
+const ARGV_CASES: [&[&str]; 20] = [
     &["ls", "-l"],
     &["git", "status"],
     &["git", "-C", "x", "push"],
@@ -119,8 +121,8 @@ const WORDS: [&[&str]; 20] = [
     &["python3.11", "x"],
     &["./python"],
 ];
-const LINES: [&str; 5] = ["ls -a", "ls; id", "git diff x", "", "sudo ls"];
-const COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &["env"], &["sudoku"]];
+const COMMAND_LINES: [&str; 5] = ["ls -a", "ls; id", "git diff x", "", "sudo ls"];
+const ALLOWED_COMMANDS: [&[&str]; 6] = [&["ls"], &["git", "status"], &["git"], &["*"], &["env"], &["sudoku"]];
 const FORBIDDEN_COMMANDS: [&[&str]; 6] =
     [&["sudo"], &["git", "push"], &["ls"], &["git", "push", "-f"], &["python"], &["python3"]];
 const HOSTS: [&str; 7] =
@@ -148,11 +150,11 @@ const WORKSPACES: [&[(&str, bool)]; 4] =
     [&[("/m/ws", true)], &[("/m/ro", false), ("/m/ws", true)], &[], &[("/m/ws", false), ("/m/ws/sub", true)]];
 
 pub(super) fn random_plan(rng: &mut PlanRng) -> PolicyPlan {
-    let mode = |rng: &mut PlanRng| ModePlan {
-        allows_no_tasks: rng.one_in(30),
-        categories: rng.maybe(4, |rng| rng.subset(&CATEGORIES, 7)).unwrap_or_default(),
+    let random_mode = |rng: &mut PlanRng| ModePlan {
+        allows_no_tasks: rng.is_one_in(30),
+        categories: rng.random_option(4, |rng| rng.random_subset(&CATEGORIES, 7)).unwrap_or_default(),
         approvals: {
-            let words = [
+            let approval_scopes = [
                 "high_risk_tools",
                 "any_write_operation",
                 "network",
@@ -160,104 +162,112 @@ pub(super) fn random_plan(rng: &mut PlanRng) -> PolicyPlan {
                 "read_only",
                 "write_file",
             ];
-            rng.maybe(3, |rng| rng.subset(&words, 3)).unwrap_or_default()
+            rng.random_option(3, |rng| rng.random_subset(&approval_scopes, 3)).unwrap_or_default()
         },
-        per_minute: rng.maybe(6, |rng| rng.below(5) as u32),
-        outbound_per_hour: if rng.one_in(3) { rng.below(5) as u32 } else { 9 },
+        per_minute: rng.random_option(6, |rng| rng.random_below(5) as u32),
+        outbound_per_hour: if rng.is_one_in(3) { rng.random_below(5) as u32 } else { 9 },
     };
-    let of_category =
-        |rng: &mut PlanRng, name| (name, rng.maybe(3, |rng| 1 + rng.below(3) as u8), some_modes(rng, 2));
-    let approval = |rng: &mut PlanRng| {
-        let risk = rng.maybe(2, |rng| 1 + rng.below(3) as u8);
-        let category = rng.maybe(2, |rng| rng.pick(&CATEGORIES));
+    let random_category_rule = |rng: &mut PlanRng, name| {
+        (name, rng.random_option(3, |rng| 1 + rng.random_below(3) as u8), random_modes(rng, 2))
+    };
+    let random_approval_rule = |rng: &mut PlanRng| {
+        let risk = rng.random_option(2, |rng| 1 + rng.random_below(3) as u8);
+        let category = rng.random_option(2, |rng| rng.random_item(&CATEGORIES));
         // A rule must have a risk level or a category.
         let risk = risk.or(if category.is_none() { Some(3) } else { None });
-        (risk, category, some_modes(rng, 3))
+        (risk, category, random_modes(rng, 3))
     };
     PolicyPlan {
-        folds_case: rng.one_in(2),
-        modes: (0..5).map(|_| mode(rng)).collect(),
-        categories: rng.subset(&CATEGORIES, 3).into_iter().map(|name| of_category(rng, name)).collect(),
-        approvals: (0..rng.below(3)).map(|_| approval(rng)).collect(),
-        tools: random_entries(rng),
-        allowed_domains: if rng.one_in(3) { rng.subset(&HOSTS, 4) } else { vec!["*"] },
-        blocked_domains: rng.maybe(2, |rng| rng.subset(&HOSTS[1..], 2)).unwrap_or_default(),
-        allows_private: rng.one_in(3),
-        approval_for_hosts: rng.one_in(5),
+        folds_case: rng.is_one_in(2),
+        modes: (0..5).map(|_| random_mode(rng)).collect(),
+        categories: rng
+            .random_subset(&CATEGORIES, 3)
+            .into_iter()
+            .map(|name| random_category_rule(rng, name))
+            .collect(),
+        approvals: (0..rng.random_below(3)).map(|_| random_approval_rule(rng)).collect(),
+        tools: random_tool_entries(rng),
+        allowed_domains: if rng.is_one_in(3) { rng.random_subset(&HOSTS, 4) } else { vec!["*"] },
+        blocked_domains: rng.random_option(2, |rng| rng.random_subset(&HOSTS[1..], 2)).unwrap_or_default(),
+        allows_private: rng.is_one_in(3),
+        approval_for_hosts: rng.is_one_in(5),
     }
 }
 
-fn random_entries(rng: &mut PlanRng) -> Vec<(&'static str, ToolPlan)> {
+fn random_tool_entries(rng: &mut PlanRng) -> Vec<(&'static str, ToolPlan)> {
     let mut entries = Vec::new();
     for tool in &TOOLS {
-        if !rng.one_in(4) {
-            entries.push((tool.name, random_entry(rng, tool)));
+        if !rng.is_one_in(4) {
+            entries.push((tool.name, random_tool_entry(rng, tool)));
         }
     }
     entries
 }
 
-fn some_modes(rng: &mut PlanRng, in_ten: usize) -> Vec<Mode> {
-    rng.subset(&Mode::ALL, in_ten)
+fn random_modes(rng: &mut PlanRng, tenths: usize) -> Vec<Mode> {
+    rng.random_subset(&Mode::ALL, tenths)
 }
 
-fn random_entry(rng: &mut PlanRng, tool: &model::ToolTraits) -> ToolPlan {
-    // Rules about commands and hosts apply to few tools, so the other tools get them rarely.
-    let odd = |fits: bool| if fits { 2 } else { 60 };
+fn random_tool_entry(rng: &mut PlanRng, tool: &model::ToolTraits) -> ToolPlan {
+    // Rules for commands and hosts apply to few tools, so all other tools rarely get such a rule.
+    let rarity = |applies: bool| if applies { 2 } else { 60 };
     ToolPlan {
-        category: rng.maybe(5, |rng| rng.pick(&CATEGORIES)),
-        allowed: rng.maybe(3, |rng| some_modes(rng, 8)),
-        approval: rng.maybe(3, |rng| some_modes(rng, 3)).unwrap_or_default(),
-        forbidden: rng.maybe(4, |rng| some_modes(rng, 3)).unwrap_or_default(),
-        allowed_paths: rng.maybe(3, |rng| rng.subset(&PATTERNS, 3)),
-        forbidden_paths: rng.subset(&PATTERNS[..10], 1),
-        unattended: rng.maybe(4, |rng| rng.subset(&PATTERNS, 4)).unwrap_or_default(),
-        max_mb: rng.maybe(3, |rng| rng.below(2) as u32),
-        requires_approval: rng.one_in(12),
-        sandbox: rng.one_in(25),
-        per_hour: rng.maybe(6, |rng| rng.below(5) as u32),
-        allows_hard_links: rng.one_in(3),
-        allowed_commands: rng.maybe(odd(tool.takes_commands), |rng| rng.subset(&COMMANDS, 4)),
-        forbidden_commands: if rng.one_in(odd(tool.takes_commands)) {
-            rng.subset(&FORBIDDEN_COMMANDS, 3)
+        category: rng.random_option(5, |rng| rng.random_item(&CATEGORIES)),
+        allowed: rng.random_option(3, |rng| random_modes(rng, 8)),
+        approval: rng.random_option(3, |rng| random_modes(rng, 3)).unwrap_or_default(),
+        forbidden: rng.random_option(4, |rng| random_modes(rng, 3)).unwrap_or_default(),
+        allowed_paths: rng.random_option(3, |rng| rng.random_subset(&PATH_PATTERNS, 3)),
+        forbidden_paths: rng.random_subset(&PATH_PATTERNS[..10], 1),
+        unattended: rng.random_option(4, |rng| rng.random_subset(&PATH_PATTERNS, 4)).unwrap_or_default(),
+        max_mb: rng.random_option(3, |rng| rng.random_below(2) as u32),
+        requires_approval: rng.is_one_in(12),
+        sandbox: rng.is_one_in(25),
+        per_hour: rng.random_option(6, |rng| rng.random_below(5) as u32),
+        allows_hard_links: rng.is_one_in(3),
+        allowed_commands: rng
+            .random_option(rarity(tool.takes_commands), |rng| rng.random_subset(&ALLOWED_COMMANDS, 4)),
+        forbidden_commands: if rng.is_one_in(rarity(tool.takes_commands)) {
+            rng.random_subset(&FORBIDDEN_COMMANDS, 3)
         } else {
             Vec::new()
         },
-        domains: rng.maybe(odd(tool.is_outbound), |rng| rng.subset(&HOSTS, 4)),
-        shadow: rng.one_in(15),
+        domains: rng.random_option(rarity(tool.is_outbound), |rng| rng.random_subset(&HOSTS, 4)),
+        shadow: rng.is_one_in(15),
     }
 }
 
 pub(super) fn random_call(rng: &mut PlanRng) -> CallPlan {
-    let tool = if rng.one_in(30) { 6 } else { rng.below(6) };
-    let workspaces = rng.pick(&WORKSPACES);
-    let path = |rng: &mut PlanRng, writes: bool| {
-        let leads_to = if rng.one_in(2) { rng.pick(&NAMES[..5]) } else { rng.pick(&NAMES) };
-        // Usually a name is its own target; with a link it is not.
-        let typed = if rng.one_in(3) { rng.pick(&TYPED) } else { leads_to };
-        let leads_to = if typed == leads_to || rng.one_in(2) { leads_to } else { "/m/ws/a.txt" };
-        let file =
-            rng.maybe(2, |rng| ([5, 1 << 20, (1 << 20) + 1][rng.below(3)], 1 + u64::from(rng.one_in(4))));
-        let other_name = rng.maybe(2, |rng| rng.pick(&NAMES));
-        // Folders can be missing only above a file that does not exist and is to be written.
-        let missing = if writes && file.is_none() && rng.one_in(2) { 1 + rng.below(2) } else { 0 };
-        PathPlan { typed, target: leads_to, writes, file, other_name, missing_folders: missing }
+    let tool = if rng.is_one_in(30) { 6 } else { rng.random_below(6) };
+    let workspaces = rng.random_item(&WORKSPACES);
+    let random_path = |rng: &mut PlanRng, writes: bool| {
+        let target = if rng.is_one_in(2) { rng.random_item(&PATHS[..5]) } else { rng.random_item(&PATHS) };
+        // Usually a path is its own target. A path that leads through a symlink has another target.
+        let requested = if rng.is_one_in(3) { rng.random_item(&REQUESTED_PATHS) } else { target };
+        let target = if requested == target || rng.is_one_in(2) { target } else { "/m/ws/a.txt" };
+        let file = rng.random_option(2, |rng| {
+            ([5, 1 << 20, (1 << 20) + 1][rng.random_below(3)], 1 + u64::from(rng.is_one_in(4)))
+        });
+        let hard_link = rng.random_option(2, |rng| rng.random_item(&PATHS));
+        // Only a call that writes a new file can create missing parent folders.
+        let missing_folders =
+            if writes && file.is_none() && rng.is_one_in(2) { 1 + rng.random_below(2) } else { 0 };
+        PathPlan { typed: requested, target, writes, file, other_name: hard_link, missing_folders }
     };
     let paths = match TOOLS[tool].name {
-        "read_file" => vec![path(rng, false)],
-        "read_many" => (0..rng.below(4)).map(|_| path(rng, false)).collect(),
-        "write_file" => vec![path(rng, true)],
-        "copy_file" => vec![path(rng, false), path(rng, true)],
+        "read_file" => vec![random_path(rng, false)],
+        "read_many" => (0..rng.random_below(4)).map(|_| random_path(rng, false)).collect(),
+        "write_file" => vec![random_path(rng, true)],
+        "copy_file" => vec![random_path(rng, false), random_path(rng, true)],
         _ => Vec::new(),
     };
-    let is = |name: &str| TOOLS[tool].name == name;
+    let is_tool = |name: &str| TOOLS[tool].name == name;
     CallPlan {
         tool,
         paths,
-        content: is("write_file").then(|| [0, 1 << 20, (1 << 20) + 1][rng.below(3)]),
-        words: if is("run") { rng.maybe(2, |rng| rng.pick(&WORDS)) } else { None },
-        line: if is("run") { rng.maybe(2, |rng| rng.pick(&LINES)) } else { None },
-        url: if is("fetch") { rng.maybe(1, |rng| rng.pick(&URLS)) } else { None },
+        content: is_tool("write_file").then(|| [0, 1 << 20, (1 << 20) + 1][rng.random_below(3)]),
+        words: if is_tool("run") { rng.random_option(2, |rng| rng.random_item(&ARGV_CASES)) } else { None },
+        line: if is_tool("run") { rng.random_option(2, |rng| rng.random_item(&COMMAND_LINES)) } else { None },
+        url: if is_tool("fetch") { rng.random_option(1, |rng| rng.random_item(&URLS)) } else { None },
         workspaces,
     }
 }

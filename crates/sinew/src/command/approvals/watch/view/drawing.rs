@@ -37,7 +37,8 @@ const SELECTION_GONE_HELP: &str =
 fn short_summary(summary: &str, width: usize, used: usize) -> String {
     match summary.split_once(" /") {
         Some((tool, path)) => {
-            let space = width.saturating_sub(used + tool.chars().count() + 2);
+            // `truncate` counts the sign of the cut as two columns, and leaves the last one free.
+            let space = width.saturating_sub(used + tool.chars().count() + 4);
             format!("{tool} {}", keep_end(&format!("/{path}"), space))
         }
         None => summary.to_owned(),
