@@ -18,8 +18,11 @@ const PROMISES: &str = "SECURITY.md";
 const MARKS: (&str, &str) =
     ("<!-- written by `cargo xtask soak --save` -->", "<!-- end of the written part -->");
 
+/// Function that writes the part of a page from all results.
+type PageWriter = fn(&[CampaignResult]) -> String;
+
 /// Pages with a written part, and the function that writes it.
-const PAGES: [(&str, fn(&[CampaignResult]) -> String); 2] = [(PAGE, tables), (PROMISES, last_runs)];
+const PAGES: [(&str, PageWriter); 2] = [(PAGE, tables), (PROMISES, last_runs)];
 
 /// Saves a result and writes the tables of the page.
 pub(crate) fn save(root: &Root, result: &CampaignResult) -> Result<()> {
