@@ -56,8 +56,9 @@ pub(crate) fn from_error(error: &ValidationError<'_>, definition: &ToolDefinitio
 
 /// Returns true if the value is one text where the schema expects a command as a list of words.
 fn is_command_line(error: &ValidationError<'_>, definition: &ToolDefinition) -> bool {
-    let field = error.instance_path().as_str().trim_start_matches('/');
-    error.instance().is_string() && definition.input_schema()["properties"][field]["format"] == "command"
+    let format = format!("/properties{}/format", error.instance_path());
+    let format = definition.input_schema().pointer(&format);
+    error.instance().is_string() && format.is_some_and(|format| format == "command")
 }
 
 /// Describes the problem of a command that is one text.
