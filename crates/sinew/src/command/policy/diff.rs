@@ -15,6 +15,7 @@ use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
+use crate::render;
 use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, escape_invisible_line, paint, print_result_line,
 };

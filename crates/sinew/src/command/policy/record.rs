@@ -9,7 +9,6 @@ use execution::recording::RECORDING_NOTE;
 use governance::RecordedCall;
 use governance::suggested_change::PolicyFile;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use ledger::{LedgerEntry, LedgerReader, OutcomeStatus, RecordFilter};
 use policy_tools::{LearnedPolicy, RecordedUse, SuggestContext, learn_policy};
 use serde_json::{Value, json};
