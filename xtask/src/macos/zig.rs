@@ -133,7 +133,7 @@ mod tests {
 
     /// Runs the script with `echo` in the place of zig and returns the words it was given.
     fn passed_on(words: &[&str]) -> String {
-        let script = cc_script(&["echo".to_owned()], Path::new("/nowhere"));
+        let script = cc_script(&["echo".to_owned()], Path::new("/nowhere"), "aarch64-apple-darwin");
         let mut shell = Command::new("sh");
         process::capture(shell.args(["-c", &script, "cc"]).args(words)).unwrap().trim_end().to_owned()
     }
