@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -78,6 +79,13 @@ impl Daemon {
         command.args(["-c", "ulimit -n \"$1\" && shift && exec \"$@\"", "sh", &limit.to_string()]);
         command.arg(program.get_program()).env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
         Daemon::spawn_command(home, command, &[], &[])
+    }
+
+    /// Starts a copy of the program, which can be replaced and inspected while the daemon runs.
+    pub fn start_from(home: Home, program: &Path) -> Daemon {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("NO_COLOR", "1");
+        Daemon::spawn_command(home, command, &["--debuggable"], &[])
     }
 
     fn spawn(home: Home, words: &[&str], variables: &[(&str, &str)]) -> Daemon {

@@ -56,4 +56,8 @@ mod system;
 mod telemetry;
 mod tool_definitions;
 #[cfg(target_os = "linux")]
+mod uninstall;
+#[cfg(target_os = "linux")]
+mod upgrade;
+#[cfg(target_os = "linux")]
 mod web;

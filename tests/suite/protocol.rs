@@ -333,7 +333,9 @@ fn control_examples(examples: &mut Examples, daemon: &Daemon, note: &str) {
     examples.run(&mut control, "control/sessions.close", &json!({"session_id": session}));
     examples.run(&mut control, "control/reload", &json!({}));
     examples.run(&mut control, "control/pin.set", &json!({"new": "correct-horse"}));
-    examples.run(&mut control, "control/shutdown", &json!({}));
+    examples.run(&mut control, "control/restart", &json!({}));
+    // The restarted daemon accepts this connection.
+    examples.run(&mut daemon.control(), "control/shutdown", &json!({}));
 }
 
 #[test]

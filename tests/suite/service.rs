@@ -13,10 +13,15 @@ fn run_managed(home: &Home, code: i32, words: &[&str]) -> (SinewRun, String) {
 
 /// Like `run_managed`, with a `systemctl` that also prints this text.
 fn run_answered(home: &Home, (code, message): (i32, &str), words: &[&str]) -> (SinewRun, String) {
+    run_scripted(home, &format!("echo '{message}'\nexit {code}"), words)
+}
+
+/// Like `run_managed`, with a `systemctl` that ends with these lines.
+fn run_scripted(home: &Home, lines: &str, words: &[&str]) -> (SinewRun, String) {
     let programs = home.user_home().join("programs");
     let reported = home.user_home().join("told");
     std::fs::create_dir_all(&programs).unwrap();
-    let script = format!("#!/bin/sh\necho \"$@\" >> {}\necho '{message}'\nexit {code}\n", reported.display());
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}\n{lines}\n", reported.display());
     let manager = programs.join("systemctl");
     std::fs::write(&manager, script).unwrap();
     std::fs::set_permissions(&manager, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -70,8 +75,50 @@ fn failure_of_a_manager_is_quoted_with_a_remedy() {
     let home = Home::initialised();
     let (failed, _) = run_managed(&home, 1, &["service", "install"]);
     let failed = failed.must_exit(1);
-    assert!(failed.stderr().contains("systemctl --user daemon-reload` failed"), "{failed}");
-    assert!(failed.stderr().contains("sinew serve"), "{failed}");
+    assert!(failed.stderr().contains("systemctl --user show-environment` failed"), "{failed}");
+    assert!(failed.stderr().contains("sinew serve") && failed.stderr().contains("enable-linger"), "{failed}");
+    assert!(!home.user_home().join(".config/systemd").exists(), "nothing was written");
+}
+
+#[test]
+fn half_an_installation_of_the_service_is_undone() {
+    let home = Home::initialised();
+    // The manager answers, and then fails to enable the units.
+    let fails = "case \"$*\" in *enable*) echo no >&2; exit 1 ;; esac";
+    let (failed, reported) = run_scripted(&home, fails, &["service", "install"]);
+    let failed = failed.must_exit(1);
+    assert!(
+        failed.stderr().contains("`systemctl --user enable sinew.socket sinew.service` failed"),
+        "{failed}"
+    );
+    assert!(reported.contains("disable --now"), "what was started is stopped: {reported}");
+    assert!(!unit(&home, "sinew.service").exists() && !unit(&home, "sinew.socket").exists());
+    // Files of an earlier installation come back.
+    std::fs::write(unit(&home, "sinew.service"), "of another version").unwrap();
+    let (failed, reported) = run_scripted(&home, fails, &["service", "install"]);
+    failed.must_exit(1);
+    assert!(!reported.contains("disable"), "the earlier service is left running: {reported}");
+    assert_eq!(std::fs::read_to_string(unit(&home, "sinew.service")).unwrap(), "of another version");
+    assert!(!unit(&home, "sinew.socket").exists());
+}
+
+#[test]
+fn service_file_names_the_link_to_the_program() {
+    let home = Home::initialised();
+    let link = home.user_home().join("bin/sinew");
+    std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(sinew().get_program(), &link).unwrap();
+    let text = |program: &std::path::Path, path: &str| {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", path).env("SINEW_HOME", home.root()).env("HOME", home.user_home());
+        let output =
+            command.args(["service", "install", "--platform", "systemd", "--print"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let line = format!("ExecStart=\"{}\" serve", link.display());
+    assert!(text(&link, "/usr/bin:/bin").contains(&line), "the path it was started by");
+    let path = format!("{}:/usr/bin", link.parent().unwrap().display());
+    assert!(text(std::path::Path::new(sinew().get_program()), &path).contains(&line), "the name in PATH");
 }
 
 #[test]

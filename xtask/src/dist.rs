@@ -1,14 +1,21 @@
-//! `cargo xtask dist`: packs the program for installation into one archive with a checksum. Equal input gives
+//! `cargo xtask dist`: builds the files of a release: an archive, a bill of materials and, for Linux, a Debian package
+//! for each system, and the installer, formula, container recipe and checksums that name them. Equal input gives
 //! equal bytes: entries are sorted and have no times and owners, and the compiler keeps local paths out of
 //! the program. A profile-guided build is the exception, because two recordings differ.
 //!
-//! On other systems than a Mac, zig links the program for macOS. Zig has no Apple frameworks, so without an
-//! SDK (`SDKROOT`) the build fails with the symbols that the linker misses.
+//! On other systems than a Mac, zig links the program for macOS. Zig has no Apple frameworks, so that needs an SDK
+//! (`SDKROOT`). A system that cannot be built for here is left out and reported.
 
 mod archive;
 mod contents;
+mod debian;
+mod package_test;
+mod release;
+mod sbom;
+mod targets;
 
 pub(crate) use archive::sha256;
+pub(crate) use package_test::{PackageTestOptions, command as test_package};
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,48 +28,131 @@ use crate::process;
 use crate::profile;
 use crate::project;
 use crate::tree::Root;
+use release::{Release, ReleasedArchive};
+use targets::Target;
 
 const FOLDER: &str = "target/dist";
 
-/// Options of the release archive.
+/// Options of the release.
 #[derive(Debug, PartialEq, Eq, Args)]
 pub(crate) struct DistOptions {
-    /// Build for this system instead of the host, through zig
-    #[arg(long, value_name = "TARGET", value_parser = [macos::TARGET])]
-    target: Option<String>,
+    /// Build for this system only; may be repeated. Default: every system that can be built for here
+    #[arg(long, value_name = "TARGET", value_parser = targets::NAMES)]
+    target: Vec<String>,
     /// Record an optimisation profile first and compile with it
     #[arg(long, conflicts_with = "target")]
     profile_guided: bool,
+    /// Folder that the archives are published at: writes an installer that downloads them, and a Homebrew formula
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    /// Use the archives of this release that other machines built, instead of building
+    #[arg(long, requires = "base_url", conflicts_with_all = ["target", "profile_guided"])]
+    assemble: bool,
 }
 
+/// Builds the archives and packages, and the files that name them.
 pub(crate) fn command(root: &Root, options: &DistOptions) -> Result<()> {
+    let folder = root.path().join(FOLDER);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    let version = project::version(root)?;
+    if !options.assemble {
+        build_all(root, options, &folder, &version)?;
+    }
+    write_release_files(&folder, &version, options.base_url.as_deref())
+}
+
+fn build_all(root: &Root, options: &DistOptions, folder: &Path, version: &str) -> Result<()> {
     let host = project::host_target(root)?;
     let profile = if options.profile_guided { profile::record(root, &host)? } else { Vec::new() };
+    // A build that runs here generates the documents, because a shipped one may be for another system. All have the
+    // same source.
     let program = build(root, &host, profile)?;
-    let (target, shipped) = match &options.target {
-        Some(target) => (target.clone(), build_for_apple_silicon(root)?),
-        None => (host, program.clone()),
+    let chosen: Vec<Target> = match &options.target[..] {
+        [] => targets::TARGETS.into(),
+        names => names.iter().map(|name| Target::named(name)).collect::<Result<_>>()?,
     };
-    // A build that runs here generates the documents, because the shipped one may be for another system. Both
-    // have the same source.
-    let entries = contents::gather(root.path(), &program, &shipped)?;
-    let folder = root.path().join(FOLDER);
-    let name = format!("sinew-{}-{target}", contents::version(&program)?);
-    write(&folder, &name, &entries)
+    for target in chosen {
+        if let Some(obstacle) = target.obstacle(root)? {
+            match options.target.is_empty() {
+                true => println!("LEFT OUT: {}: {obstacle}", target.name),
+                false => bail!("cannot build for {}: {obstacle}", target.name),
+            }
+            continue;
+        }
+        let shipped = match target.name == host {
+            true => program.clone(),
+            false if target.is_linux() => build_with_zig(root, target)?,
+            false => build_for_macos(root, target)?,
+        };
+        let name = format!("sinew-{version}-{}", target.name);
+        let bill = sbom::generate(root, target.name, version)?;
+        let entries = contents::gather(root.path(), &program, &shipped, &bill)?;
+        write_archive(folder, &name, &entries)?;
+        write(folder, &format!("{name}.cdx.json"), bill.as_bytes())?;
+        if let Some(architecture) = debian::architecture(target.name) {
+            let bytes = std::fs::read(&shipped).context("cannot read the program")?;
+            let libc = debian::needed_libc(&bytes)?;
+            println!("{}: {} KiB, needs glibc {libc}", target.name, bytes.len() / 1024);
+            let package = debian::package(version, architecture, &libc, &entries)?;
+            write(folder, &format!("sinew_{version}_{architecture}.deb"), &package)?;
+        }
+    }
+    Ok(())
 }
 
-/// Writes the archive and its checksum, and prints the path.
-fn write(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
-    let bytes = archive::pack(name, entries)?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
-    let file = format!("{name}.tar.gz");
-    let put = |name: &str, bytes: &[u8]| {
-        let path = folder.join(name);
-        std::fs::write(&path, bytes).with_context(|| format!("cannot write `{}`", path.display()))
+/// Writes the files that name the archives of this version in the folder.
+fn write_release_files(folder: &Path, version: &str, base_url: Option<&str>) -> Result<()> {
+    let (mut archives, mut files) = (Vec::new(), Vec::new());
+    let mut add = |name: String| -> Result<Option<String>> {
+        let path = folder.join(&name);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let bytes = std::fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let sha256 = sha256(&bytes);
+        files.push((name, sha256.clone()));
+        Ok(Some(sha256))
     };
-    put(&file, &bytes)?;
-    put(&format!("{name}.sha256"), format!("{}  {file}\n", archive::sha256(&bytes)).as_bytes())?;
-    println!("{}: {} files, {} KiB", folder.join(&file).display(), entries.len(), bytes.len() / 1024);
+    for target in targets::TARGETS {
+        let name = format!("sinew-{version}-{}.tar.gz", target.name);
+        match add(name.clone())? {
+            Some(sha256) => archives.push(ReleasedArchive { target: target.name, name, sha256 }),
+            None => println!("LEFT OUT of the release: {}: there is no {name}", target.name),
+        }
+        add(format!("sinew-{version}-{}.cdx.json", target.name))?;
+        if let Some(architecture) = debian::architecture(target.name) {
+            add(format!("sinew_{version}_{architecture}.deb"))?;
+        }
+    }
+    if archives.is_empty() {
+        bail!("`{}` has no archive of version {version}", folder.display());
+    }
+    let release = Release { version, base_url: base_url.unwrap_or_default(), archives: &archives };
+    if let Some(recipe) = release::container(&release)? {
+        write(folder, "Containerfile", recipe.as_bytes())?;
+    }
+    match base_url {
+        Some(_) => {
+            write(folder, "install.sh", release::installer(&release)?.as_bytes())?;
+            write(folder, "sinew.rb", release::formula(&release)?.as_bytes())?;
+        }
+        None => println!("LEFT OUT: install.sh and sinew.rb, which need --base-url"),
+    }
+    write(folder, "SHA256SUMS", release::checksums(&files).as_bytes())
+}
+
+/// Writes an archive and its checksum.
+fn write_archive(folder: &Path, name: &str, entries: &[archive::Entry]) -> Result<()> {
+    let bytes = archive::pack(name, entries)?;
+    let file = format!("{name}.tar.gz");
+    write(folder, &file, &bytes)?;
+    write(folder, &format!("{name}.sha256"), format!("{}  {file}\n", sha256(&bytes)).as_bytes())
+}
+
+fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let path = folder.join(name);
+    std::fs::write(&path, bytes).with_context(|| format!("cannot write `{}`", path.display()))?;
+    println!("{}: {} KiB", path.display(), bytes.len().div_ceil(1024));
     Ok(())
 }
 
@@ -77,12 +167,16 @@ fn build(root: &Root, target: &str, flags: Vec<String>) -> Result<PathBuf> {
     run_build(root, &mut project::shipped_build(root, target), target, flags)
 }
 
-fn build_for_apple_silicon(root: &Root) -> Result<PathBuf> {
-    let mut cargo = project::shipped_build(root, macos::TARGET);
-    macos::prepare_link(root, &mut cargo)?;
-    run_build(root, &mut cargo, macos::TARGET, frameworks()).context(
-        "linking for a Mac elsewhere needs Apple's frameworks: set SDKROOT to an SDK, or run this on a Mac",
-    )
+/// Builds for another processor or for an older glibc; zig compiles the C code of dependencies and links.
+fn build_with_zig(root: &Root, target: Target) -> Result<PathBuf> {
+    let mut cargo = macos::zigbuild(root, &format!("{}.{}", target.name, targets::OLDEST_LIBC))?;
+    run_build(root, &mut cargo, target.name, Vec::new())
+}
+
+fn build_for_macos(root: &Root, target: Target) -> Result<PathBuf> {
+    let mut cargo = project::shipped_build(root, target.name);
+    macos::prepare_link(root, &mut cargo, target.name)?;
+    run_build(root, &mut cargo, target.name, frameworks())
 }
 
 /// Linker flags for Apple's frameworks, if `SDKROOT` names an SDK.

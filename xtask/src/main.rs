@@ -67,8 +67,10 @@ enum Task {
     Echo(bench::OtherEnd),
     /// Run the long campaigns, whose figures are in docs/assurance.md
     Soak(soak::SoakOptions),
-    /// Build the release archive
+    /// Build the files of a release: archives, packages, bill of materials, installer, formula, checksums
     Dist(dist::DistOptions),
+    /// Install, upgrade under load and remove the Debian package in a clean system (needs root and debootstrap)
+    PackageTest(dist::PackageTestOptions),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +96,7 @@ fn run(task: Task) -> Result<()> {
         Task::Echo(end) => end.serve_replies(),
         Task::Soak(options) => soak::command(&root, &options),
         Task::Dist(options) => dist::command(&root, &options),
+        Task::PackageTest(options) => dist::test_package(&root, &options),
     }
 }
 

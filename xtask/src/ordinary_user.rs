@@ -143,12 +143,12 @@ impl OrdinaryUser {
 }
 
 #[cfg(target_os = "linux")]
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     false
 }
 

@@ -82,6 +82,15 @@ impl Profile {
     }
 }
 
+/// Version of the workspace.
+pub(crate) fn version(root: &Root) -> Result<String> {
+    let metadata = process::capture(&mut root.cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata is not JSON")?;
+    let mut packages = list(&metadata, "packages");
+    let sinew = packages.find(|package| package["name"] == "sinew").context("there is no package `sinew`")?;
+    Ok(text(sinew, "version")?.to_owned())
+}
+
 /// Target triple of this system.
 pub(crate) fn host_target(root: &Root) -> Result<String> {
     let rustc_output = process::capture(&mut root.command("rustc", &["-vV"]))?;

@@ -1,7 +1,8 @@
-//! Socket activation: takes over listening sockets that a service manager opened before it started the
-//! daemon. Clients can connect while the daemon is down, and the socket files belong to the manager. Sockets
+//! Inherited sockets: takes over listening sockets that a service manager opened before it started the
+//! daemon, or that the earlier program of this process handed over. Clients can connect while the daemon is down, and the socket files belong to the manager. Sockets
 //! are matched by their path.
 
+use std::io::ErrorKind;
 #[cfg(any(target_os = "macos", test))]
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -14,32 +15,59 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::socket::{getsockopt, sockopt};
 
 use crate::error::ServeError;
+use crate::hand_over::{self, HandedOverOwner};
+use crate::socket::SocketFileOwner;
 
 /// Inherited listening sockets that have not been taken yet.
-pub(crate) struct InheritedSockets(Vec<UnixListener>);
+pub(crate) struct InheritedSockets {
+    listeners: Vec<UnixListener>,
+    /// Owner of their files.
+    owner: HandedOverOwner,
+}
 
 impl InheritedSockets {
-    /// Collects the sockets passed by the service manager; empty if none started the daemon. A second call
-    /// returns nothing, because the descriptors are consumed.
-    pub(crate) fn from_service_manager() -> Self {
-        InheritedSockets(inherited_listeners())
+    /// Collects the sockets that the earlier program of this process handed over, or else those that the service
+    /// manager passed; empty if there are none. A second call returns nothing, because the descriptors are consumed.
+    pub(crate) fn from_environment() -> Self {
+        match hand_over::take_sockets() {
+            Some((owner, given)) => {
+                InheritedSockets { listeners: given.into_iter().map(UnixListener::from).collect(), owner }
+            }
+            None => {
+                InheritedSockets { listeners: inherited_listeners(), owner: HandedOverOwner::ServiceManager }
+            }
+        }
     }
 
     /// Takes the socket bound to `path`, if there is one. A socket that other users may connect to is
     /// refused.
-    pub(crate) fn take(&mut self, path: &Path) -> Result<Option<UnixListener>, ServeError> {
+    pub(crate) fn take(
+        &mut self,
+        path: &Path,
+    ) -> Result<Option<(UnixListener, SocketFileOwner)>, ServeError> {
         let is_it = |listener: &UnixListener| {
             listener.local_addr().is_ok_and(|address| address.as_pathname() == Some(path))
         };
-        let Some(found) = self.0.iter().position(is_it) else { return Ok(None) };
-        let listener = self.0.swap_remove(found);
+        let Some(found) = self.listeners.iter().position(is_it) else { return Ok(None) };
+        let listener = self.listeners.swap_remove(found);
         let failed = |cause| ServeError::io("take over the socket", path, cause);
-        let mode = std::fs::symlink_metadata(path).map_err(failed)?.mode() & 0o777;
+        let facts = match std::fs::symlink_metadata(path) {
+            // The file was removed during the hand-over, so no client can connect: the socket is bound again.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.owner == HandedOverOwner::Daemon => {
+                return Ok(None);
+            }
+            facts => facts.map_err(failed)?,
+        };
+        let mode = facts.mode() & 0o777;
         if mode & 0o077 != 0 {
             return Err(ServeError::InsecureSocket { path: path.to_owned(), mode });
         }
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Some(listener))
+        let owner = match self.owner {
+            HandedOverOwner::Daemon => SocketFileOwner::daemon_file(&facts),
+            HandedOverOwner::ServiceManager => SocketFileOwner::ServiceManager,
+        };
+        Ok(Some((listener, owner)))
     }
 }
 
@@ -101,17 +129,38 @@ mod tests {
     fn inherited_socket_matches_by_path_and_must_be_private() {
         let folder = tempfile::tempdir().unwrap();
         let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
-        let mut inherited =
-            InheritedSockets([&agent, &control].map(|path| UnixListener::bind(path).unwrap()).into());
+        let mut inherited = InheritedSockets {
+            listeners: [&agent, &control].map(|path| UnixListener::bind(path).unwrap()).into(),
+            owner: HandedOverOwner::ServiceManager,
+        };
         assert!(inherited.take(&folder.path().join("other.sock")).unwrap().is_none());
         let mode = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&agent, mode(0o600)).unwrap();
-        let taken = inherited.take(&agent).unwrap().unwrap();
+        let (taken, owner) = inherited.take(&agent).unwrap().unwrap();
+        assert_eq!(owner, SocketFileOwner::ServiceManager);
         assert_eq!(taken.local_addr().unwrap().as_pathname(), Some(agent.as_path()));
         assert!(inherited.take(&agent).unwrap().is_none(), "taken once");
         std::fs::set_permissions(&control, mode(0o666)).unwrap();
         let error = inherited.take(&control).unwrap_err();
         assert!(error.to_string().contains("666"), "{error}");
+    }
+
+    #[test]
+    fn handed_over_socket_without_its_file_is_bound_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.sock");
+        let listeners = || vec![UnixListener::bind(&path).unwrap()];
+        let take = |owner| {
+            let mut inherited = InheritedSockets { listeners: listeners(), owner };
+            std::fs::remove_file(&path).unwrap();
+            inherited.take(&path)
+        };
+        assert!(take(HandedOverOwner::Daemon).unwrap().is_none());
+        take(HandedOverOwner::ServiceManager).unwrap_err();
+        let mut inherited = InheritedSockets { listeners: listeners(), owner: HandedOverOwner::Daemon };
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let (_, owner) = inherited.take(&path).unwrap().unwrap();
+        assert_ne!(owner, SocketFileOwner::ServiceManager, "the daemon removes the file when it stops");
     }
 
     #[test]

@@ -58,6 +58,23 @@ pub(crate) struct ClientConnection<C: 'static> {
     pub(crate) follower_slots: Arc<Semaphore>,
 }
 
+/// Functions on the receiving side of a connection that depend on its kind.
+pub(crate) struct PeerChecks<R> {
+    /// Distinguishes a peer that disconnected from one that only closed its sending side.
+    pub(crate) has_disconnected: fn(&R) -> bool,
+    /// Makes each later write of the peer fail, so that it knows that a request was not received. What was received
+    /// before can still be read. Returns false if this kind of connection cannot do that.
+    pub(crate) stop_receiving: fn(&R) -> bool,
+}
+
+impl<R> Clone for PeerChecks<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for PeerChecks<R> {}
+
 /// Reason why a connection ended.
 enum ConnectionEnd {
     /// The peer closed its sending side; it may still read replies.
@@ -90,9 +107,8 @@ struct ConnectionHandler<C: 'static> {
 }
 
 impl<C: Send + Sync> ClientConnection<C> {
-    /// Serves the connection until it ends. `has_disconnected` distinguishes a peer that disconnected from
-    /// one that only closed its sending side.
-    pub(crate) async fn run<R, W>(mut self, read: R, write: W, has_disconnected: fn(&R) -> bool)
+    /// Serves the connection until it ends.
+    pub(crate) async fn run<R, W>(mut self, read: R, write: W, checks: PeerChecks<R>)
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -116,8 +132,8 @@ impl<C: Send + Sync> ClientConnection<C> {
             invalid_lines: 0,
             busy_time: Duration::ZERO,
         };
-        let end = conversation.read_lines(&mut lines, has_disconnected).await;
-        conversation.finish_replies(&end, || has_disconnected(lines.source())).await;
+        let end = conversation.read_lines(&mut lines, checks).await;
+        conversation.finish_replies(&end, || (checks.has_disconnected)(lines.source())).await;
         // The writer task sends what is queued and ends once its last sender is dropped.
         drop(conversation);
         let _ = writer.await;
@@ -131,7 +147,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
     async fn read_lines<R: AsyncRead + Unpin>(
         &mut self,
         lines: &mut LineReader<R>,
-        has_disconnected: fn(&R) -> bool,
+        PeerChecks { has_disconnected, stop_receiving }: PeerChecks<R>,
     ) -> ConnectionEnd {
         let (outbox, stop) = (self.outbox.clone(), self.connection.stop.clone());
         let eviction = self.connection.activity.eviction.clone();
@@ -139,6 +155,7 @@ impl<C: Send + Sync> ConnectionHandler<C> {
         // Pinned outside the loop: creating the futures anew would register and remove a waiter for every
         // line.
         tokio::pin!(gone, stopped, evicted);
+        let mut is_stopping = false;
         loop {
             while self.pending_replies.try_join_next().is_some() {}
             while self.subscriptions.try_join_next().is_some() {}
@@ -149,7 +166,15 @@ impl<C: Send + Sync> ConnectionHandler<C> {
             let frame = tokio::select! {
                 biased;
                 () = &mut gone => return ConnectionEnd::Disconnected,
-                () = &mut stopped => return ConnectionEnd::Stopped,
+                // Requests that were sent before the stop are still answered, so that the client knows that they did
+                // not run.
+                () = &mut stopped, if !is_stopping => {
+                    if !stop_receiving(lines.source()) {
+                        return ConnectionEnd::Stopped;
+                    }
+                    is_stopping = true;
+                    continue;
+                }
                 frame = lines.next() => frame,
                 () = &mut evicted => return ConnectionEnd::Idle,
                 () = wait_until_idle(self.connection.idle_timeout, &mut self.pending_replies), if self.follower_slot.is_none() => {
@@ -157,6 +182,9 @@ impl<C: Send + Sync> ConnectionHandler<C> {
                 }
             };
             let next = match frame {
+                Ok(LineFrame::End | LineFrame::Unusable(..)) | Err(_) if is_stopping => {
+                    ControlFlow::Break(ConnectionEnd::Stopped)
+                }
                 Ok(LineFrame::Line(line)) => self.handle_line_in_slot(line).await,
                 Ok(LineFrame::NotUtf8(id)) => self.reject_line(id, RpcError::not_utf8()).await,
                 Ok(LineFrame::TooLong(id)) => {

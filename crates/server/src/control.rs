@@ -22,9 +22,9 @@ pub use undo::{preview_undo, undo};
 
 use crate::agent;
 use crate::connected_clients::ConnectedClients;
+use crate::hand_over::StopHandle;
 use crate::reload::ConfigReloader;
 use crate::rpc::RpcError;
-use crate::serve::StopHandle;
 use crate::service::{RpcMethod, SocketService};
 use crate::settings::ConnectionLimits;
 use crate::worker_sockets::WorkerSockets;
@@ -72,6 +72,7 @@ const METHODS: &[RpcMethod<ControlContext>] = &[
     RpcMethod { name: "control/events", run: daemon::events },
     RpcMethod { name: "control/status", run: daemon::status },
     RpcMethod { name: "control/shutdown", run: daemon::shutdown },
+    RpcMethod { name: "control/restart", run: daemon::restart },
     RpcMethod { name: "control/undo", run: undo::run },
 ];
 

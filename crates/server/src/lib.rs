@@ -21,6 +21,7 @@ mod error;
 mod frame;
 #[cfg(any(test, fuzzing))]
 mod fuzz_frames;
+mod hand_over;
 mod heap;
 mod home;
 mod in_flight_requests;
@@ -53,10 +54,12 @@ pub use error::ServeError;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use fuzz_frames::fuzz_frames;
+pub use hand_over::{ListeningSockets, RestartCheck, StopHandle};
 pub use heap::limit_malloc_arenas;
 pub use home::{ProcessEnvironment, SinewHome, check_private};
 pub use lock::{LockHolder, SharedStateLock, StateLock};
 pub use protocol_schema::protocol_schema;
 pub use reload::{ConfigLoader, InitialConfigState, LoadedConfig, ReloadInputs};
 pub use rpc::is_request_id;
-pub use serve::{ServeExit, StopHandle, serve};
+pub use serve::{ServeExit, Served, serve};
+pub use state_version::check_state;

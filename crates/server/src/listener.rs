@@ -1,12 +1,13 @@
 //! Accepts connections on one socket: checks the peer credentials and the connection limit, and spawns a task
 //! for each connection.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +17,7 @@ use tool::caller::CallerKey;
 
 use crate::budget::MessageBudget;
 use crate::connected_clients::ConnectedClients;
-use crate::connection::ClientConnection;
+use crate::connection::{ClientConnection, PeerChecks};
 use crate::connection_state::ConnectionState;
 use crate::connection_table::{ConnectionActivity, ConnectionTable};
 use crate::peer_process::peer_credentials;
@@ -164,7 +165,7 @@ impl<C: Send + Sync> ConnectionListener<C> {
         self.shared.connections.spawn(async move {
             let Some(slot) = slot.wait().await else { return };
             let (read, write) = stream.into_split();
-            connection.run(read, write, has_disconnected).await;
+            connection.run(read, write, PeerChecks { has_disconnected, stop_receiving }).await;
             drop((entry, slot));
         });
     }
@@ -228,4 +229,11 @@ fn has_disconnected(read: &OwnedReadHalf) -> bool {
     let [peer] = watched;
     let hung_up = asked.is_ok() && peer.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
     hung_up && Platform::CURRENT.hang_up_closes_both_directions()
+}
+
+/// Shuts the receiving side down. macOS discards what was received before, so the connection is left as it is there.
+fn stop_receiving(read: &OwnedReadHalf) -> bool {
+    let stream: &UnixStream = read.as_ref();
+    Platform::CURRENT.shutdown_keeps_received_data()
+        && shutdown(stream.as_fd().as_raw_fd(), Shutdown::Read).is_ok()
 }

@@ -46,6 +46,14 @@ impl Platform {
         }
     }
 
+    /// Returns true if received data can still be read after the receiving side of a socket was shut down.
+    pub(crate) fn shutdown_keeps_received_data(self) -> bool {
+        match self {
+            Platform::Linux => true,
+            Platform::MacOs => false,
+        }
+    }
+
     /// Environment variables that `folders` reads.
     pub(crate) fn variables(self) -> &'static [&'static str] {
         match self {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use execution::ToolExecutionLayer;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio_util::sync::CancellationToken;
 
 use crate::activation::InheritedSockets;
 use crate::agent::{self, AgentContext};
@@ -16,6 +15,7 @@ use crate::control::{self, ControlContext};
 use crate::descriptor_limit;
 use crate::desktop_notifications;
 use crate::error::ServeError;
+use crate::hand_over::{ListeningSockets, StopHandle};
 use crate::home::SinewHome;
 use crate::listener::{ConnectionListener, ListenerLimits, RESERVED_FOR_NEW_CALLERS, SharedListenerState};
 use crate::lock::StateLock;
@@ -39,22 +39,6 @@ const REBIND_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for sending the last replies after the calls have ended.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Handle that stops a daemon in this process. Clones stop the same daemon.
-#[derive(Clone, Debug, Default)]
-pub struct StopHandle(CancellationToken);
-
-impl StopHandle {
-    /// Requests the stop; a second request has no effect.
-    pub fn request(&self) {
-        self.0.cancel();
-    }
-
-    /// Returns true if a stop was requested.
-    pub fn is_requested(&self) -> bool {
-        self.0.is_cancelled()
-    }
-}
-
 /// Result of a stopped daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServeExit {
@@ -69,7 +53,16 @@ pub enum ServeExit {
     Forced,
 }
 
-/// Serves until a signal, `control/shutdown` or `stop` requests a stop. The lock proves that this process
+/// Outcome of `serve`.
+#[derive(Debug)]
+pub struct Served {
+    /// Result of the stop.
+    pub exit: ServeExit,
+    /// Sockets for the program that replaces this one, if a restart was requested.
+    pub sockets: Option<ListeningSockets>,
+}
+
+/// Serves until a signal, `control/shutdown`, `control/restart` or `stop` requests a stop. The lock proves that this process
 /// owns the state; its holder must close the ledger before it releases the lock.
 pub async fn serve(
     layer: Arc<ToolExecutionLayer>,
@@ -78,7 +71,7 @@ pub async fn serve(
     lock: &StateLock,
     ReloadInputs { loader: source, watch, initial: held }: ReloadInputs,
     stop: StopHandle,
-) -> Result<ServeExit, ServeError> {
+) -> Result<Served, ServeError> {
     let mut signals = StopSignals::listen().map_err(ServeError::Signals)?;
     let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let reloader = Arc::new(ConfigReloader::new(Arc::clone(&layer), source, settings));
@@ -89,7 +82,7 @@ pub async fn serve(
     // Before any socket is bound, so that clients find no worker sockets of an earlier daemon.
     worker_sockets::remove_stale_sockets(home.run_dir());
     // The agent socket is bound last: a client that can connect to it can connect to the control socket too.
-    let mut inherited = InheritedSockets::from_service_manager();
+    let mut inherited = InheritedSockets::from_environment();
     let mut control_socket = BoundSocket::inherit_or_bind(control_path, &mut inherited, lock).await?;
     let mut agent_socket = BoundSocket::inherit_or_bind(agent_path, &mut inherited, lock).await?;
     let worker_sockets = SharedListenerState::new(limits);
@@ -128,12 +121,17 @@ pub async fn serve(
         never = reloader.reload_on_change((watch, held), hangup) => match never {},
         never = release_memory_after_start() => match never {},
     }
-    // New clients find no socket, instead of a connection that is never served.
-    drop((agent_socket, control_socket));
+    // At a stop, new clients find no socket, instead of a connection that is never served. At a restart they wait in
+    // the backlog.
+    let sockets = ListeningSockets { agent: agent_socket, control: control_socket };
+    let mut sockets = stop.is_restart().then_some(sockets);
     let exit = shut_down(&layer, &worker_sockets, &mut signals).await;
     workers.close_all();
-    tracing::info!(?exit, "stopped");
-    Ok(exit)
+    if exit == ServeExit::Forced {
+        sockets = None;
+    }
+    tracing::info!(?exit, restart = sockets.is_some(), "stopped");
+    Ok(Served { exit, sockets })
 }
 
 /// Accepts connections, and binds the socket again if its file was removed. Open connections are kept.
@@ -221,7 +219,7 @@ impl StopSignals {
 
     async fn wait_for_stop(&mut self, stop: &StopHandle) {
         tokio::select! {
-            () = stop.0.cancelled() => tracing::info!("stopping"),
+            () = stop.requested() => tracing::info!("stopping"),
             () = self.next_signal() => stop.request(),
         }
     }

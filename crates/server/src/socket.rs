@@ -29,7 +29,7 @@ pub(crate) struct BoundSocket {
 
 /// Owner of a socket file.
 #[derive(Debug, PartialEq, Eq)]
-enum SocketFileOwner {
+pub(crate) enum SocketFileOwner {
     /// This process; identifies the file it created.
     Daemon { device: u64, inode: u64 },
     /// The service manager, which keeps the file for the next daemon.
@@ -43,10 +43,10 @@ impl BoundSocket {
         inherited: &mut InheritedSockets,
         lock: &StateLock,
     ) -> Result<Self, ServeError> {
-        let Some(given) = inherited.take(path)? else { return Self::bind(path, lock).await };
+        let Some((given, owner)) = inherited.take(path)? else { return Self::bind(path, lock).await };
         let listener =
             UnixListener::from_std(given).map_err(|cause| ServeError::io("listen on", path, cause))?;
-        Ok(BoundSocket { listener, path: path.to_owned(), owner: SocketFileOwner::ServiceManager })
+        Ok(BoundSocket { listener, path: path.to_owned(), owner })
     }
 
     /// Binds, after removing a stale socket. The lock proves that no other starting process is between the
@@ -73,6 +73,10 @@ impl BoundSocket {
         &self.listener
     }
 
+    pub(crate) fn owner(&self) -> &SocketFileOwner {
+        &self.owner
+    }
+
     /// Waits until the file has been removed or replaced, so that clients cannot connect any more. Never
     /// returns for an inherited socket, whose file the service manager maintains.
     pub(crate) async fn wait_until_removed(&self) {
@@ -90,7 +94,7 @@ impl BoundSocket {
 }
 
 impl SocketFileOwner {
-    fn daemon_file(facts: &fs::Metadata) -> Self {
+    pub(crate) fn daemon_file(facts: &fs::Metadata) -> Self {
         SocketFileOwner::Daemon { device: facts.dev(), inode: facts.ino() }
     }
 }

@@ -1,8 +1,9 @@
 //! Bridge between standard input and output and the daemon's agent socket, line by line.
 //!
-//! The bridge outlives the daemon. When the connection breaks, it answers every open request with an error;
-//! no request is sent twice, because the call may have run. It then connects again and repeats the client's
-//! handshake, so that the restart is invisible to the client.
+//! The bridge outlives the daemon. When the connection breaks, it connects again and repeats the client's handshake, so
+//! that the restart is invisible to the client. A request that the old daemon did not receive, or that it refused
+//! because it was stopping, did not run and is sent to the new one. Every other open request is answered with an
+//! error: its call may have run.
 
 mod daemon_link;
 mod message_head;
@@ -18,7 +19,8 @@ use crate::exit::{CommandError, ExitKind};
 
 pub(crate) use daemon_link::DaemonLink;
 use message_head::MessageHead;
-use pending_requests::PendingRequests;
+use pending_requests::{PendingRequests, RefusedRequest};
+use serde_json::Value;
 
 /// Behaviour if no daemon runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,25 +62,42 @@ impl StdioBridge {
         self.link.finish();
     }
 
-    /// Sends a line once a connection exists. It is never sent again on another connection, because the
-    /// request may already have run.
+    /// Sends a line from the client once a connection exists.
     fn send(&self, line: &[u8]) {
-        let (way, head) = (self.link.stream(), MessageHead::parse_strict(line));
+        let head = MessageHead::parse_strict(line);
         // Before sending, because the response may arrive immediately.
         self.pending.note_request(&head, line);
-        if (&*way).write_all(line).is_err() {
-            // `forward_responses` may have failed the open requests before this one was noted.
-            let unanswered = head.request_id().and_then(|id| self.pending.fail_one(id));
-            unanswered.iter().for_each(|answer| drop(write_line(answer)));
+        self.deliver(head.request_id(), 0, line);
+    }
+
+    /// Writes a line to the first connection that takes all of it. The daemon runs no request that it received in
+    /// part, so a line that a connection did not take can be sent on the next one.
+    fn deliver(&self, id: Option<&Value>, attempt: u32, line: &[u8]) {
+        loop {
+            let (number, stream) = self.link.stream();
+            if (&*stream).write_all(line).is_err() {
+                self.link.wait_until_replaced(number);
+                continue;
+            }
+            let Some(id) = id.filter(|id| self.pending.mark_sent(id, attempt)) else { return };
+            // `forward_responses` may have failed the open requests before this one was marked.
+            if !self.link.is_current(number) {
+                let unanswered = self.pending.fail_one(id);
+                unanswered.iter().for_each(|answer| drop(write_line(answer)));
+            }
+            return;
         }
     }
 
     /// Forwards lines from the daemon to the client, over successive connections.
-    fn forward_responses(&self, mut connection: UnixStream) -> Result<(), CommandError> {
+    fn forward_responses(self: &Arc<Self>, mut connection: UnixStream) -> Result<(), CommandError> {
+        let mut refused = Vec::new();
         loop {
-            self.forward_from(connection)?;
+            refused = self.forward_from(connection, refused)?;
             if self.link.is_finished() {
-                return Ok(());
+                // Nothing can be sent any more.
+                let unanswered = refused.iter().filter_map(|request| self.pending.fail_one(&request.id));
+                return unanswered.map(|answer| write_line(&answer)).collect();
             }
             for answer in self.pending.fail_all() {
                 write_line(&answer)?;
@@ -91,23 +110,43 @@ impl StdioBridge {
         }
     }
 
-    fn forward_from(&self, connection: UnixStream) -> Result<(), CommandError> {
+    /// Forwards lines of one connection, on which `resent` requests are sent first. Returns the requests that the
+    /// daemon refused because it was stopping.
+    fn forward_from(
+        self: &Arc<Self>,
+        connection: UnixStream,
+        resent: Vec<RefusedRequest>,
+    ) -> Result<Vec<RefusedRequest>, CommandError> {
         let mut lines = BufReader::new(connection);
         if !self.repeat_handshake(&mut lines)? {
-            return Ok(());
+            return Ok(resent);
         }
         self.link.set_connected(lines.get_ref());
-        let mut line = Vec::new();
+        if !resent.is_empty() {
+            let sender = Arc::clone(self);
+            // On a thread of its own: this one must read the responses meanwhile.
+            std::thread::spawn(move || {
+                resent
+                    .iter()
+                    .for_each(|request| sender.deliver(Some(&request.id), request.attempt, &request.line))
+            });
+        }
+        let (mut line, mut refused) = (Vec::new(), Vec::new());
         while matches!(lines.read_until(b'\n', &mut line), Ok(read) if read > 0) {
             // A line without a newline was cut off when the daemon ended: it is not a response.
             if line.ends_with(b"\n") {
-                self.pending.note_response(&MessageHead::parse(&line));
-                write_line(&line)?;
+                match message_head::refused_at_shutdown(&line).and_then(|id| self.pending.take_back(&id)) {
+                    Some(request) => refused.push(request),
+                    None => {
+                        self.pending.note_response(&MessageHead::parse(&line));
+                        write_line(&line)?;
+                    }
+                }
             }
             line.clear();
         }
         self.link.set_disconnected();
-        Ok(())
+        Ok(refused)
     }
 
     /// Repeats the client's handshake on a new connection and drops the daemon's response, which the client

@@ -28,8 +28,8 @@ pub(crate) use approvals::{
 };
 pub(crate) use help_pages::command;
 pub(crate) use hook::{
-    FailMode, HookArgs, HookCommand, HostName, HostSettingsScope, InstallArgs, ServiceCommand,
-    ServiceInstallArgs, UninstallArgs,
+    FailMode, HookArgs, HookCommand, HookUninstallArgs, HostName, HostSettingsScope, InstallArgs,
+    ServiceCommand, ServiceInstallArgs,
 };
 pub(crate) use machine::{BugreportArgs, ColorWhen, DoctorArgs, JsonArgs};
 pub(crate) use manifest::{ManifestCommand, ManifestKind};
@@ -133,6 +133,10 @@ pub(crate) enum CliCommand {
     /// Run the daemon as a user service (launchd or systemd).
     #[command(subcommand)]
     Service(ServiceCommand),
+    /// Restart the running daemon with the installed program, for example after an upgrade. New calls wait meanwhile.
+    Restart(JsonArgs),
+    /// Remove the service, the hooks, the sockets and the completions. Shows the list first.
+    Uninstall(UninstallArgs),
     /// Serve MCP by forwarding to the daemon: on standard input and output, or over HTTP.
     Mcp(McpArgs),
     /// Check the tool calls of another agent program, which runs this command before and after each call.
@@ -172,6 +176,22 @@ pub(crate) struct ServeArgs {
     /// daemon's memory.
     #[arg(long)]
     pub(crate) debuggable: bool,
+    /// Check that this program can serve this home, print its version and exit. A restart runs this first.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct UninstallArgs {
+    /// Also remove the configuration, the manifests, the ledger and all other state.
+    #[arg(long)]
+    pub(crate) purge: bool,
+    /// Show what would be removed, and remove nothing.
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args)]

@@ -23,6 +23,7 @@ mod pin;
 mod policy;
 mod ps;
 mod reload;
+mod restart;
 mod schema;
 mod serve;
 mod service;
@@ -32,6 +33,7 @@ mod stop;
 mod tools;
 mod trace;
 mod undo;
+mod uninstall;
 mod workspace;
 
 pub(crate) use completions::{ToolNameCompleter, handle_completion_request};
@@ -91,6 +93,8 @@ fn run_one(command: CliCommand) -> Result<ExitKind, CommandError> {
         CliCommand::Sessions(command) => sessions::run(command),
         CliCommand::Reload(args) => reload::run(&args),
         CliCommand::Lockdown(change) => mode::lockdown(change),
+        CliCommand::Restart(output) => restart::run(&output),
+        CliCommand::Uninstall(args) => uninstall::run(&args),
         CliCommand::Service(command) => service::run(command),
         CliCommand::Mcp(args) => serve::serve_mcp(&args),
         CliCommand::Hook(command) => hook::run(command),

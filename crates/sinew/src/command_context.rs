@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use server::settings::Settings;
 use server::{LockHolder, ProcessEnvironment, ServeError, SharedStateLock, SinewHome, StateLock};
 use tokio::runtime::Runtime;
-use tool::{Arguments, ToolDefinition, ToolSpec};
+use tool::{Arguments, RefusalCode, ToolDefinition, ToolSpec};
 
 use crate::accepted_config::AcceptedConfigWriter;
 use crate::command::call;
@@ -206,19 +206,43 @@ impl CommandContext {
         self.request(DaemonSocket::Agent, method, params)
     }
 
-    /// Calls a tool through the agent socket, under the name of the command line.
+    /// Calls a tool through the agent socket, under the name of the command line. A daemon that restarts refuses calls
+    /// on connections that it has accepted before, or does not receive them; such a call did not run, and is sent once
+    /// more to the new daemon.
     pub(crate) fn call_tool(
         &self,
         mut params: Arguments,
-        on_progress: impl FnMut(&Value),
+        mut on_progress: impl FnMut(&Value),
     ) -> Result<Value, CommandError> {
         params.insert("progress_token".to_owned(), json!("call"));
+        let params = Value::Object(params);
         let asked = async {
-            let mut client = self.connect(DaemonSocket::Agent).await?;
-            client.introduce(call::CLI_NAME, env!("CARGO_PKG_VERSION")).await?;
-            client.request_with_progress("sinew/execute", Value::Object(params), on_progress).await
+            let first = self.call_once(&params, &mut on_progress).await;
+            let did_not_run = match &first {
+                Ok(reply) => reply["metadata"]["refusal"]["code"] == RefusalCode::ShuttingDown.as_str(),
+                Err(ClientError::Closed(Some(cause))) => cause.kind() == ErrorKind::BrokenPipe,
+                Err(_) => false,
+            };
+            if !did_not_run {
+                return first;
+            }
+            match self.call_once(&params, &mut on_progress).await {
+                // The daemon stopped for good, so its refusal is the result.
+                Err(ClientError::Unreachable { .. }) => first,
+                repeated => repeated,
+            }
         };
         self.runtime()?.block_on(asked).map_err(|error| self.client_error(&error))
+    }
+
+    async fn call_once(
+        &self,
+        params: &Value,
+        on_progress: &mut impl FnMut(&Value),
+    ) -> Result<Value, ClientError> {
+        let mut client = self.connect(DaemonSocket::Agent).await?;
+        client.introduce(call::CLI_NAME, env!("CARGO_PKG_VERSION")).await?;
+        client.request_with_progress("sinew/execute", params.clone(), on_progress).await
     }
 
     /// Sends a request to the agent socket. Returns `None` if no daemon answers.
@@ -268,7 +292,16 @@ impl CommandContext {
     }
 
     fn request(&self, socket: DaemonSocket, method: &str, params: Value) -> Result<Value, CommandError> {
-        let asked = async { self.connect(socket).await?.request(method, params).await };
+        let asked = async {
+            let first = self.connect(socket).await?.request(method, params.clone()).await;
+            match first {
+                // A daemon that restarts received no complete request, so this one did not run.
+                Err(ClientError::Closed(Some(cause))) if cause.kind() == ErrorKind::BrokenPipe => {
+                    self.connect(socket).await?.request(method, params).await
+                }
+                replied => replied,
+            }
+        };
         self.runtime()?.block_on(asked).map_err(|error| self.client_error(&error))
     }
 

@@ -79,6 +79,24 @@ impl ServiceManagerKind {
         }
     }
 
+    /// Returns the existing files of the service, with the links by which it is enabled.
+    pub(crate) fn installed_paths(self, user_home: &Path) -> Vec<PathBuf> {
+        let links = match self {
+            ServiceManagerKind::Launchd => Vec::new(),
+            ServiceManagerKind::Systemd => systemd::enabling_links(user_home).into(),
+        };
+        let all = self.paths(user_home).into_iter().chain(links);
+        all.filter(|path| path.symlink_metadata().is_ok()).collect()
+    }
+
+    /// Returns a command that succeeds if the manager of this user can be reached.
+    pub(crate) fn check_command(self, facts: &ServiceFacts) -> Vec<String> {
+        match self {
+            ServiceManagerKind::Launchd => launchd::check_command(facts),
+            ServiceManagerKind::Systemd => systemd::check_command(),
+        }
+    }
+
     /// Returns the commands of an action, in order.
     pub(crate) fn commands(self, action: ServiceAction, facts: &ServiceFacts) -> Vec<ManagerCommand> {
         match self {
@@ -124,6 +142,20 @@ impl ServiceFile {
     /// Returns true if the file exists with this content.
     pub(crate) fn is_current(&self) -> bool {
         std::fs::read_to_string(&self.path).is_ok_and(|there| there == self.text)
+    }
+
+    /// Restores the content that the file had before, or removes it if there was none.
+    pub(crate) fn restore(&self, earlier: Option<&str>) -> Result<(), CommandError> {
+        match earlier {
+            Some(text) => ServiceFile { path: self.path.clone(), text: text.to_owned() }.write(),
+            None => match std::fs::remove_file(&self.path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let message = format!("`{}` cannot be removed: {error}", self.path.display());
+                    Err(CommandError::failed(message))
+                }
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Writes the file atomically.

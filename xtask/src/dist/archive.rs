@@ -23,11 +23,16 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     Document,
     Program,
+    Folder,
 }
 
 impl Entry {
     pub(crate) fn document(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
         Entry { name: name.into(), bytes: bytes.into(), kind: Kind::Document }
+    }
+
+    pub(crate) fn folder(name: impl Into<String>) -> Entry {
+        Entry { name: name.into(), bytes: Vec::new(), kind: Kind::Folder }
     }
 
     pub(crate) fn program(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Entry {
@@ -41,11 +46,19 @@ pub(crate) fn pack(folder: &str, entries: &[Entry]) -> Result<Vec<u8>> {
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     for entry in sorted {
-        gzip.write_all(&header(&format!("{folder}/{}", entry.name), entry)?)?;
+        let end = if entry.kind == Kind::Folder { "/" } else { "" };
+        gzip.write_all(&header(&format!("{folder}/{}{end}", entry.name), entry)?)?;
         gzip.write_all(&entry.bytes)?;
         gzip.write_all(&vec![0; entry.bytes.len().next_multiple_of(BLOCK) - entry.bytes.len()])?;
     }
     gzip.write_all(&[0; 2 * BLOCK])?;
+    gzip.finish().context("cannot compress")
+}
+
+/// Compresses one file, without its name and time.
+pub(crate) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    gzip.write_all(bytes)?;
     gzip.finish().context("cannot compress")
 }
 
@@ -54,7 +67,11 @@ fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
     if name.len() >= LONGEST_NAME {
         bail!("`{name}` is too long a name for the archive");
     }
-    let mode: u32 = if entry.kind == Kind::Program { 0o755 } else { 0o644 };
+    let (mode, kind) = match entry.kind {
+        Kind::Document => (0o644, "0"),
+        Kind::Program => (0o755, "0"),
+        Kind::Folder => (0o755, "5"),
+    };
     let head = |checksum: &str| -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK);
         let mut field = |text: String, width: usize| {
@@ -69,7 +86,7 @@ fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
         field(format!("{:011o}", entry.bytes.len()), 12);
         field(format!("{:011o}", 0), 12); // time
         field(checksum.to_owned(), 8);
-        field("0".to_owned(), 1 + 100); // a plain file, which links to nothing
+        field(kind.to_owned(), 1 + 100); // links to nothing
         field("ustar\u{0}00".to_owned(), BLOCK - 257);
         block
     };

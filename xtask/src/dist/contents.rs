@@ -1,12 +1,14 @@
 //! Contents of the archive: the program, the documents it generates, and the documents for people. Runs the
 //! program; builds nothing.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::archive::{self, Entry};
+use super::release;
 use crate::process;
 
 /// Files that are copied unchanged, with their paths in the archive.
@@ -22,7 +24,15 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("zsh", "share/zsh/site-functions/_sinew"),
     ("fish", "share/fish/vendor_completions.d/sinew.fish"),
 ];
-const INSTALLER: &str = "config/packaging/install.sh";
+/// Folders that are copied with their subfolders: manifests that ship with Sinew, the default configuration, and the
+/// pages for people.
+const FOLDERS: [(&str, &str); 3] = [
+    ("tools", "share/sinew/tools"),
+    ("config/governance", "share/sinew/config/governance"),
+    ("docs", "share/doc/sinew/docs"),
+];
+/// Pages for developers of Sinew.
+const LEFT_OUT: [&str; 2] = ["decisions", "architecture"];
 /// Home and program path in the example service files.
 const USER: &str = "/home/you";
 const PROGRAM: &str = "/home/you/.local/bin/sinew";
@@ -33,11 +43,13 @@ pub(crate) fn version(program: &Path) -> Result<String> {
     Ok(version_output.split_whitespace().last().context("`sinew --version` prints no version")?.to_owned())
 }
 
-/// Collects every file. `program` runs here and generates documents; `shipped` goes into the archive.
-pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path) -> Result<Vec<Entry>> {
+/// Collects every file. `program` runs here and generates documents; `shipped` and its bill of materials go into the
+/// archive.
+pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path, bill: &str) -> Result<Vec<Entry>> {
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()));
     let mut entries = vec![Entry::program("bin/sinew", read(shipped)?)];
-    entries.push(Entry::program("install.sh", read(&root.join(INSTALLER))?));
+    entries.push(Entry::program("install.sh", release::archived_installer(&version(program)?)?));
+    entries.push(Entry::document("share/sinew/sinew.cdx.json", bill));
     for (from, to) in TAKEN {
         entries.push(Entry::document(to, read(&root.join(from))?));
     }
@@ -46,6 +58,9 @@ pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path) -> Result<Vec<
         entries.push(Entry::document(to, script));
     }
     entries.extend(pages(program)?);
+    for (folder, to) in FOLDERS {
+        add_files(&root.join(folder), to, &mut entries)?;
+    }
     for (manager, to) in [
         ("launchd", "share/sinew/service/launchd.plist.example"),
         ("systemd", "share/sinew/service/systemd.units.example"),
@@ -55,6 +70,27 @@ pub(crate) fn gather(root: &Path, program: &Path, shipped: &Path) -> Result<Vec<
     let sums = checksums(&entries);
     entries.push(Entry::document("SHA256SUMS", sums));
     Ok(entries)
+}
+
+/// Adds the files of a folder and its subfolders. Scripts of manifests keep their mode.
+fn add_files(folder: &Path, to: &str, entries: &mut Vec<Entry>) -> Result<()> {
+    let listed = std::fs::read_dir(folder).with_context(|| format!("cannot read `{}`", folder.display()))?;
+    for file in listed {
+        let file = file?;
+        let (name, path) = (file.file_name().to_string_lossy().into_owned(), file.path());
+        if LEFT_OUT.contains(&name.as_str()) {
+            continue;
+        }
+        let to = format!("{to}/{name}");
+        if file.file_type()?.is_dir() {
+            add_files(&path, &to, entries)?;
+            continue;
+        }
+        let bytes = std::fs::read(&path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let is_program = file.metadata()?.permissions().mode() & 0o111 != 0;
+        entries.push(if is_program { Entry::program(to, bytes) } else { Entry::document(to, bytes) });
+    }
+    Ok(())
 }
 
 fn pages(program: &Path) -> Result<Vec<Entry>> {

@@ -11,6 +11,8 @@ use crate::process;
 use crate::tree::Root;
 
 const VERSION: &str = "0.17.0";
+const ZIGBUILD_VERSION: &str = "0.24.0";
+const FOLDER: &str = "target/zig";
 
 /// Paths of the scripts to use as compiler and archiver.
 pub(crate) struct Wrappers {
@@ -19,12 +21,14 @@ pub(crate) struct Wrappers {
 }
 
 impl Wrappers {
-    pub(crate) fn make(root: &Root) -> Result<Self> {
-        let folder = root.path().join("target/zig");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
+    /// Writes the scripts for a macOS target.
+    pub(crate) fn make(root: &Root, target: &str) -> Result<Self> {
+        let folder = root.path().join(FOLDER);
+        let own = folder.join(target);
+        std::fs::create_dir_all(&own).with_context(|| format!("cannot make `{}`", own.display()))?;
         let zig = find(&folder)?;
-        let wrappers = Wrappers { cc: folder.join("cc"), ar: folder.join("ar") };
-        write_script(&wrappers.cc, &cc_script(&zig, &folder))?;
+        let wrappers = Wrappers { cc: own.join("cc"), ar: own.join("ar") };
+        write_script(&wrappers.cc, &cc_script(&zig, &folder, target))?;
         write_script(&wrappers.ar, &ar_script(&zig, &folder))?;
         Ok(wrappers)
     }
@@ -47,6 +51,23 @@ fn find(folder: &Path) -> Result<Vec<String>> {
     Ok(module(&python))
 }
 
+/// Installs cargo-zigbuild, which makes zig a linker of Linux programs for a chosen glibc. Returns the folder of its
+/// programs.
+pub(crate) fn install_zigbuild(root: &Root) -> Result<PathBuf> {
+    let folder = root.path().join(FOLDER);
+    let programs = folder.join("venv/bin");
+    if !programs.join("cargo-zigbuild").is_file() {
+        let python = programs.join("python").to_string_lossy().into_owned();
+        let needs = "Linux programs are linked by zig: it needs python3 with venv and pip";
+        std::fs::create_dir_all(&folder)?;
+        install(&folder, &python).context(needs)?;
+        let package = format!("cargo-zigbuild=={ZIGBUILD_VERSION}");
+        process::run(Command::new(&python).args(["-m", "pip", "install", "--quiet", &package]))
+            .context(needs)?;
+    }
+    Ok(programs)
+}
+
 fn is_usable(command: &[String]) -> bool {
     let Some((program, arguments)) = command.split_first() else { return false };
     process::works(Command::new(program).args(arguments).arg("version"))
@@ -60,8 +81,9 @@ fn install(folder: &Path, python: &str) -> Result<()> {
 
 /// Script that drops clang's flags for target and SDK: zig takes the target in its own spelling and knows no
 /// SDK.
-fn cc_script(zig: &[String], folder: &Path) -> String {
+fn cc_script(zig: &[String], folder: &Path, target: &str) -> String {
     let start = start_of(zig, folder);
+    let processor = target.split('-').next().unwrap_or_default();
     format!(
         r#"#!/bin/sh
 # Written by `cargo xtask ci --only macos`.
@@ -78,7 +100,7 @@ for word in "$@"; do
     *) set -- "$@" "$word" ;;
   esac
 done
-{start} cc -target aarch64-macos.12.0-none "$@"
+{start} cc -target {processor}-macos.12.0-none "$@"
 "#
     )
 }
@@ -111,7 +133,7 @@ mod tests {
 
     /// Runs the script with `echo` in the place of zig and returns the words it was given.
     fn passed_on(words: &[&str]) -> String {
-        let script = cc_script(&["echo".to_owned()], Path::new("/nowhere"));
+        let script = cc_script(&["echo".to_owned()], Path::new("/nowhere"), "aarch64-apple-darwin");
         let mut shell = Command::new("sh");
         process::capture(shell.args(["-c", &script, "cc"]).args(words)).unwrap().trim_end().to_owned()
     }

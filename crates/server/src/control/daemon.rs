@@ -1,4 +1,5 @@
-//! `control/status`, `control/reload`, `control/events` and `control/shutdown`: the daemon itself.
+//! `control/status`, `control/reload`, `control/events`, `control/shutdown` and
+//! `control/restart`: the daemon itself.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::connected_clients::ConnectedClient;
 use crate::connection_state::ConnectionState;
 use crate::methods::status::StatusReply;
 use crate::notify::Notifier;
-use crate::rpc;
+use crate::rpc::{self, RpcError};
 use crate::service::{MethodCall, MethodReply, MethodResult};
 
 #[derive(Serialize)]
@@ -88,6 +89,35 @@ pub(super) fn shutdown(
     control.stop.request();
     let drain = control.limits.drain_timeout.as_secs();
     Ok(MethodReply::now(&json!({"stopping": true, "drain_seconds": drain})))
+}
+
+/// Requests a restart in place with the installed program. That program is checked first; if it cannot serve, the
+/// daemon continues. The reply is sent before the stop.
+pub(super) fn restart(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> MethodResult {
+    call.params.finish()?;
+    let Some(check) = control.stop.restart_check() else {
+        return Err(RpcError::server("restart_unavailable", "this daemon cannot replace its program"));
+    };
+    let (stop, pid) = (control.stop.clone(), session.peer.pid());
+    let drain = control.limits.drain_timeout.as_secs();
+    Ok(MethodReply::deferred(async move {
+        let checked = tokio::task::spawn_blocking(move || check()).await;
+        let version = checked.unwrap_or_else(|error| Err(error.to_string()));
+        let version = version.map_err(|why| RpcError::server("restart_refused", why))?;
+        if stop.is_requested() {
+            return Err(RpcError::server("shutting_down", "Sinew is shutting down"));
+        }
+        tracing::info!(pid, version, "restart_requested");
+        stop.request_restart();
+        let process = std::process::id();
+        rpc::encode_result(
+            &json!({"restarting": true, "version": version, "pid": process, "drain_seconds": drain}),
+        )
+    }))
 }
 
 #[derive(Serialize)]

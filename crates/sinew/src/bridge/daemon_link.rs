@@ -27,6 +27,8 @@ pub(crate) struct DaemonLink {
 struct LinkState {
     /// Stream for the client's lines, while connected.
     stream: Option<Arc<UnixStream>>,
+    /// Number of connections so far.
+    connections: u64,
     /// True once the client has closed its side.
     finished: bool,
 }
@@ -67,6 +69,7 @@ impl DaemonLink {
     pub(super) fn set_connected(&self, connection: &UnixStream) {
         let mut state = self.lock();
         state.stream = connection.try_clone().ok().map(Arc::new);
+        state.connections += 1;
         if state.finished {
             shutdown_write(&state);
         }
@@ -77,15 +80,28 @@ impl DaemonLink {
         self.lock().stream = None;
     }
 
-    /// Waits for a connection and returns its stream.
-    pub(super) fn stream(&self) -> Arc<UnixStream> {
+    /// Waits for a connection and returns its number and stream.
+    pub(super) fn stream(&self) -> (u64, Arc<UnixStream>) {
         let mut state = self.lock();
         loop {
             if let Some(way) = &state.stream {
-                return Arc::clone(way);
+                return (state.connections, Arc::clone(way));
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits until the connection with this number was replaced by another one.
+    pub(super) fn wait_until_replaced(&self, number: u64) {
+        let state = self.lock();
+        let is_same = |state: &mut LinkState| state.connections == number;
+        drop(self.changed.wait_while(state, is_same).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Returns true if the connection with this number is still open.
+    pub(super) fn is_current(&self, number: u64) -> bool {
+        let state = self.lock();
+        state.connections == number && state.stream.is_some()
     }
 
     /// Closes the sending side; responses to requests already sent still arrive.

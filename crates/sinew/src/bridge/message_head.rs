@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use tool::strict_json;
+use tool::{RefusalCode, strict_json};
 
 /// Id, method and error of a message.
 #[derive(Debug, Default, Deserialize)]
@@ -59,6 +59,18 @@ pub(super) fn cancelled_request(line: &[u8]) -> Option<Value> {
     message.pointer_mut("/params/requestId").map(Value::take)
 }
 
+/// Returns the id of a tool call that the daemon refused because it was stopping, if this is such a response. The call
+/// did not run.
+pub(super) fn refused_at_shutdown(line: &[u8]) -> Option<Value> {
+    let code = RefusalCode::ShuttingDown.as_str();
+    // Searched first: responses can be long, and few are refusals.
+    std::str::from_utf8(line).ok().filter(|text| text.contains(code))?;
+    let mut message: Value = serde_json::from_slice(line).ok()?;
+    let refusals = ["/result/_meta/sinew~1refusal/code", "/result/metadata/refusal/code"];
+    let is_refused = refusals.iter().any(|path| message.pointer(path).is_some_and(|found| found == code));
+    if is_refused { message.get_mut("id").map(Value::take) } else { None }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,5 +102,18 @@ mod tests {
         ] {
             assert_eq!(asks(refused), None, "{refused}");
         }
+    }
+
+    #[test]
+    fn only_refusals_of_a_stopping_daemon_are_sent_again() {
+        let check = |line: &str, expect: Option<Value>| {
+            assert_eq!(refused_at_shutdown(line.as_bytes()), expect, "{line}");
+        };
+        check(r#"{"id":1,"result":{"_meta":{"sinew/refusal":{"code":"shutting_down"}}}}"#, Some(1.into()));
+        check(r#"{"id":"a","result":{"metadata":{"refusal":{"code":"shutting_down"}}}}"#, Some("a".into()));
+        // This call may have run.
+        check(r#"{"id":1,"error":{"code":-32000,"data":{"code":"shutting_down"}}}"#, None);
+        check(r#"{"id":1,"result":{"_meta":{"sinew/refusal":{"code":"rate_limited"}}}}"#, None);
+        check(r#"{"id":1,"result":{"content":[{"type":"text","text":"shutting_down"}]}}"#, None);
     }
 }

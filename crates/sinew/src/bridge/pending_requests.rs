@@ -1,7 +1,7 @@
 //! Open requests and handshake of the client, so that the bridge can report a lost daemon and repeat the
 //! handshake.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -17,11 +17,30 @@ const REPEATED_HANDSHAKE_ID: &str = "sinew-bridge";
 #[derive(Default)]
 pub(super) struct PendingRequests(Mutex<PendingRequestsState>);
 
+/// Longest request that is kept to be sent again.
+const MAX_KEPT_BYTES: usize = 1024 * 1024;
+
 #[derive(Default)]
 struct PendingRequestsState {
-    open: HashSet<Value>,
+    open: HashMap<Value, OpenRequest>,
     /// Handshake with its id, from the request until an error response.
     handshake: Option<(Value, Vec<u8>)>,
+}
+
+struct OpenRequest {
+    /// Line of the request, unless it is too long to be kept.
+    line: Option<Vec<u8>>,
+    /// Number of times that it was taken back.
+    attempt: u32,
+    /// True once a connection has taken all of it.
+    is_sent: bool,
+}
+
+/// Request that a stopping daemon refused and that is open again.
+pub(super) struct RefusedRequest {
+    pub(super) id: Value,
+    pub(super) line: Vec<u8>,
+    pub(super) attempt: u32,
 }
 
 impl PendingRequests {
@@ -36,7 +55,8 @@ impl PendingRequests {
         }
         let Some(id) = head.request_id().cloned() else { return };
         let mut state = self.lock();
-        state.open.insert(id.clone());
+        let kept = (line.len() <= MAX_KEPT_BYTES).then(|| line.to_owned());
+        state.open.insert(id.clone(), OpenRequest { line: kept, attempt: 0, is_sent: false });
         if head.method.as_deref() == Some("initialize") && state.handshake.is_none() {
             state.handshake = Some((id, line.to_owned()));
         }
@@ -52,15 +72,39 @@ impl PendingRequests {
         }
     }
 
-    /// Removes all open requests and returns an error response for each. Only the ledger shows whether a call
-    /// that had started has completed.
+    /// Notes that a connection has taken all of a request. Returns false if the request was answered or taken back
+    /// meanwhile.
+    pub(super) fn mark_sent(&self, id: &Value, attempt: u32) -> bool {
+        let mut state = self.lock();
+        match state.open.get_mut(id) {
+            Some(request) if request.attempt == attempt && !request.is_sent => {
+                request.is_sent = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes back a request that did not run, to be sent again. Returns `None` if its line was not kept.
+    pub(super) fn take_back(&self, id: &Value) -> Option<RefusedRequest> {
+        let mut state = self.lock();
+        let request = state.open.get_mut(id)?;
+        let line = request.line.clone()?;
+        request.attempt += 1;
+        request.is_sent = false;
+        Some(RefusedRequest { id: id.clone(), line, attempt: request.attempt })
+    }
+
+    /// Removes all requests that were sent and returns an error response for each. Only the ledger shows whether a
+    /// call that had started has completed.
     pub(super) fn fail_all(&self) -> Vec<Vec<u8>> {
         let mut state = self.lock();
-        let open = std::mem::take(&mut state.open);
-        if state.handshake.as_ref().is_some_and(|(id, _)| open.contains(id)) {
+        let sent = state.open.extract_if(|_, request| request.is_sent);
+        let failed: Vec<Value> = sent.map(|(id, _)| id).collect();
+        if state.handshake.as_ref().is_some_and(|(id, _)| failed.contains(id)) {
             state.handshake = None;
         }
-        open.iter().map(daemon_gone_error).collect()
+        failed.iter().map(daemon_gone_error).collect()
     }
 
     /// Removes one open request and returns its error response, unless it was already removed.
@@ -69,7 +113,7 @@ impl PendingRequests {
         if state.handshake.as_ref().is_some_and(|(handshake_id, _)| handshake_id == id) {
             state.handshake = None;
         }
-        state.open.remove(id).then(|| daemon_gone_error(id))
+        state.open.remove(id).map(|_| daemon_gone_error(id))
     }
 
     /// Returns the client's handshake with a new id, if it has had one.
@@ -98,7 +142,9 @@ mod tests {
     use super::*;
 
     fn note(calls: &PendingRequests, line: &str) {
-        calls.note_request(&MessageHead::parse(line.as_bytes()), line.as_bytes());
+        let head = MessageHead::parse(line.as_bytes());
+        calls.note_request(&head, line.as_bytes());
+        head.request_id().iter().for_each(|id| assert!(calls.mark_sent(id, 0)));
     }
 
     fn failed_requests(calls: &PendingRequests) -> Vec<String> {
@@ -158,5 +204,21 @@ mod tests {
             (&again["id"], &again["params"]["protocolVersion"]),
             (&json!(REPEATED_HANDSHAKE_ID), &json!("2025-11-25"))
         );
+    }
+
+    #[test]
+    fn request_that_did_not_run_is_not_failed() {
+        let calls = PendingRequests::default();
+        let line = r#"{"id":1,"method":"tools/call"}"#;
+        note(&calls, line);
+        let taken = calls.take_back(&1.into()).unwrap();
+        assert_eq!((&taken.id, &taken.line[..]), (&json!(1), line.as_bytes()));
+        assert!(failed_requests(&calls).is_empty(), "it is open and not yet sent");
+        assert!(!calls.mark_sent(&1.into(), 0), "the thread that sent it first does not own it any more");
+        assert!(calls.mark_sent(&1.into(), taken.attempt) && !calls.mark_sent(&1.into(), taken.attempt));
+        assert_eq!(failed_requests(&calls).len(), 1);
+        let long = format!(r#"{{"id":2,"method":"tools/call","params":"{}"}}"#, "x".repeat(MAX_KEPT_BYTES));
+        note(&calls, &long);
+        assert!(calls.take_back(&2.into()).is_none(), "a long line is not kept");
     }
 }

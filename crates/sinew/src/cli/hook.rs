@@ -23,7 +23,7 @@ pub(crate) enum HookCommand {
     /// Add the hook to the settings of a host. Other settings are unchanged.
     Install(InstallArgs),
     /// Remove the hook from the settings of a host. Other settings are unchanged.
-    Uninstall(UninstallArgs),
+    Uninstall(HookUninstallArgs),
 }
 
 #[derive(Args, Clone)]
@@ -61,7 +61,7 @@ pub(crate) struct InstallArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct UninstallArgs {
+pub(crate) struct HookUninstallArgs {
     /// Host program.
     pub(crate) host: HostName,
     /// Settings file to change.

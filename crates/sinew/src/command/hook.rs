@@ -18,6 +18,7 @@ use std::time::Duration;
 use server::{ProcessEnvironment, SinewHome};
 
 use self::host_reply::HostReply;
+pub(super) use self::install::InstalledHooks;
 use crate::cli::{FailMode, HookArgs, HookCommand};
 use crate::command_context::serve_error;
 use crate::exit::{CommandError, ExitKind};

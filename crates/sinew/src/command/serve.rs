@@ -7,15 +7,19 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::geteuid;
 use sandbox::Sandbox;
-use server::StopHandle;
+use server::{ServeError, ServeExit, Served, StopHandle};
 use telemetry::LogTarget;
 
 use crate::bridge::{self, DaemonStartup};
 use crate::cli::{McpArgs, ServeArgs};
 use crate::command_context::{CommandContext, serve_error};
+use crate::compose::{self, WorkspaceSelection};
 use crate::daemon::{self, PreparedDaemon};
 use crate::exit::{CommandError, ExitKind};
 use crate::http_bridge::{self, HttpOptions};
+use crate::program_path::stable_program_path;
+use crate::restart;
+use crate::terminal::print_result_line;
 
 /// Timeout for writing the last log lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -35,8 +39,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
         };
         protect_memory().map_err(failed)?;
     }
-    server::limit_malloc_arenas();
     let context = CommandContext::from_environment()?;
+    if args.check {
+        return check(&context);
+    }
+    server::limit_malloc_arenas();
+    // Determined now: an upgrade replaces the file that this process runs.
+    let program = stable_program_path()?;
     let settings = context.settings()?;
     let lock = context.lock_state()?;
     let telemetry = telemetry::init(
@@ -49,26 +58,47 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
     let PreparedDaemon { layer, settings, reload_inputs: following } = daemon::prepare(&context)?;
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
-        let served =
-            server::serve(layer, context.home(), &settings, &lock, following, StopHandle::default()).await;
-        if !matches!(served, Ok(server::ServeExit::Forced)) {
+        let stop = StopHandle::with_restart(restart::check_of(&program));
+        let served = server::serve(layer, context.home(), &settings, &lock, following, stop).await;
+        if !matches!(served, Ok(Served { exit: ServeExit::Forced, .. })) {
             let _ = tokio::time::timeout(CLEANUP_TIMEOUT, Sandbox::of_this_process().close()).await;
         }
         served
     });
-    layer.close(match &served {
-        Ok(server::ServeExit::Drained) => "stop requested",
-        Ok(server::ServeExit::CutShort { .. }) => {
-            "stop requested; calls were still running when the drain timeout expired"
-        }
-        Ok(server::ServeExit::Forced) => "immediate stop requested",
-        Err(_) => "serving failed",
-    });
+    layer.close(close_reason(&served));
     drop(lock);
     // Do not wait for threads: one blocked in a dead network mount would keep the daemon from exiting.
     runtime.shutdown_background();
     let _ = telemetry.shutdown(FLUSH_TIMEOUT);
-    served.map_err(|error| serve_error(&error))?;
+    match served.map_err(|error| serve_error(&error))?.sockets {
+        Some(sockets) => Err(restart::replace_process(&program, sockets)),
+        None => Ok(ExitKind::Done),
+    }
+}
+
+/// Returns the reason that the ledger records for the end of the daemon.
+fn close_reason(served: &Result<Served, ServeError>) -> &'static str {
+    match served {
+        Ok(Served { exit: ServeExit::Forced, .. }) => "immediate stop requested",
+        Ok(Served { exit: ServeExit::Drained, sockets: None }) => "stop requested",
+        Ok(Served { exit: ServeExit::Drained, sockets: Some(_) }) => "restart requested",
+        Ok(Served { exit: ServeExit::CutShort { .. }, sockets: None }) => {
+            "stop requested; calls were still running when the drain timeout expired"
+        }
+        Ok(Served { exit: ServeExit::CutShort { .. }, sockets: Some(_) }) => {
+            "restart requested; calls were still running when the drain timeout expired"
+        }
+        Err(_) => "serving failed",
+    }
+}
+
+/// Checks that this program can read the configuration and the state. Another process may own the state, so nothing
+/// is written.
+fn check(context: &CommandContext) -> Result<ExitKind, CommandError> {
+    server::check_state(context.home()).map_err(|error| serve_error(&error))?;
+    let settings = context.settings()?;
+    compose::config_snapshot(context, &settings, WorkspaceSelection::Configured)?;
+    print_result_line(env!("CARGO_PKG_VERSION"))?;
     Ok(ExitKind::Done)
 }
 

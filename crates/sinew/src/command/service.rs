@@ -1,14 +1,21 @@
 //! `sinew service`: installs and controls the daemon as a service of launchd or systemd.
 
+use std::path::Path;
+
 use serde_json::json;
 use server::{LockHolder, StateLock};
 
 use crate::cli::{ServiceCommand, ServiceInstallArgs};
+use crate::command::restart;
+use crate::command::uninstall::remove_empty_parents;
 use crate::command_context::{CommandContext, serve_error};
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::restart::restart_in_place;
 use crate::service::{self, ServiceAction, ServiceFacts, ServiceFile, ServiceManagerKind};
-use crate::terminal::{SUCCESS_STYLE, escape_invisible, paint, print_result_line, print_warning};
+use crate::terminal::{
+    SUCCESS_STYLE, escape_invisible, paint, print_message, print_result_line, print_warning,
+};
 
 pub(crate) fn run(command: ServiceCommand) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
@@ -43,10 +50,34 @@ fn install(
         return Err(problem.with_hint("add `--print` to see its files"));
     }
     refuse_if_daemon_runs(context)?;
+    check_manager(facts)?;
     // The service manager creates the sockets, so their folder must exist and be private.
     context.home().prepare().map_err(|error| serve_error(&error))?;
     let files = ServiceManagerKind::CURRENT.files(facts)?;
-    for file in &files {
+    let is_current = files.iter().all(ServiceFile::is_current);
+    let earlier: Vec<Option<String>> =
+        files.iter().map(|file| std::fs::read_to_string(&file.path).ok()).collect();
+    let installed = write_files(&files).and_then(|()| {
+        // Restarting the sockets too would refuse connections for a moment, so that is left to changed files.
+        let is_its_own = || refuse_if_foreign_daemon_runs(context, facts).is_ok();
+        if is_current && context.is_daemon_ready() && is_its_own() {
+            return restart::report(&restart_in_place(context)?);
+        }
+        service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Install, facts))
+    });
+    if let Err(problem) = installed {
+        restore_files(&files, &earlier, facts);
+        return Err(problem);
+    }
+    print_result_line(format!(
+        "{} check it with `sinew status`",
+        paint(SUCCESS_STYLE, "installed and started:")
+    ))?;
+    Ok(ExitKind::Done)
+}
+
+fn write_files(files: &[ServiceFile]) -> Result<(), CommandError> {
+    for file in files {
         let word = match (file.path.exists(), file.is_current()) {
             (_, true) => "unchanged",
             (true, false) => "updated",
@@ -57,34 +88,80 @@ fn install(
         }
         print_result_line(format!("{word}: {}", file.path.display()))?;
     }
-    service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Install, facts))?;
-    print_result_line(format!(
-        "{} check it with `sinew status`",
-        paint(SUCCESS_STYLE, "installed and started:")
-    ))?;
-    Ok(ExitKind::Done)
+    Ok(())
+}
+
+/// Restores the files after a failure, so that half a service is not left behind.
+fn restore_files(files: &[ServiceFile], earlier: &[Option<String>], facts: &ServiceFacts) {
+    let is_new = earlier.iter().all(Option::is_none);
+    if is_new {
+        // Stops and disables what a command before the failed one has started.
+        let undo = ServiceManagerKind::CURRENT.commands(ServiceAction::Uninstall, facts);
+        let _ = service::run_commands(&undo);
+    }
+    for (file, earlier) in files.iter().zip(earlier) {
+        match file.restore(earlier.as_deref()) {
+            Ok(()) => print_message(format!("as before: {}", file.path.display())),
+            Err(problem) => print_warning(format!("warning: {}", problem.message)),
+        }
+    }
+}
+
+/// Checks that the service manager can be reached, before anything is written.
+fn check_manager(facts: &ServiceFacts) -> Result<(), CommandError> {
+    let check = ServiceManagerKind::CURRENT.check_command(facts);
+    let (answers, text) = service::run_command(&check)?;
+    if answers {
+        return Ok(());
+    }
+    let message = format!(
+        "the service manager of this user does not answer: `{}` failed: {}; nothing was written",
+        check.join(" "),
+        text.trim()
+    );
+    Err(CommandError::failed(message).with_hint(
+        "log in to this machine as this user, or run `sudo loginctl enable-linger $USER` once, and try again; \
+         `sinew serve` runs the daemon without a service manager",
+    ))
 }
 
 fn uninstall(facts: &ServiceFacts) -> Result<ExitKind, CommandError> {
     refuse_root(facts.uid)?;
-    let files = ServiceManagerKind::CURRENT.files(facts)?;
-    if !files.iter().any(|file| file.path.exists()) {
+    if ServiceManagerKind::CURRENT.installed_paths(&facts.user_home).is_empty() {
         print_result_line("not installed: there is nothing to remove")?;
         return Ok(ExitKind::Done);
     }
-    service::run_commands(&ServiceManagerKind::CURRENT.commands(ServiceAction::Uninstall, facts))?;
-    for ServiceFile { path, .. } in files {
+    remove_service(facts, |path| print_result_line(format!("removed: {}", path.display())))?;
+    print_result_line("configuration, state and ledger are left as they are")?;
+    Ok(ExitKind::Done)
+}
+
+/// Stops the service and removes its files. Without a service manager nothing is loaded, and the files are removed all
+/// the same.
+pub(super) fn remove_service(
+    facts: &ServiceFacts,
+    mut report: impl FnMut(&Path) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let manager = ServiceManagerKind::CURRENT;
+    let files = manager.installed_paths(&facts.user_home);
+    if let Err(problem) = service::run_commands(&manager.commands(ServiceAction::Uninstall, facts)) {
+        if check_manager(facts).is_ok() {
+            return Err(problem);
+        }
+        print_warning("warning: the service manager does not answer: only the files are removed");
+    }
+    for path in files {
         match std::fs::remove_file(&path) {
-            Ok(()) => print_result_line(format!("removed: {}", path.display()))?,
+            Ok(()) => report(&path)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => {
                 let message = format!("`{}` cannot be removed: {error}", path.display());
                 return Err(CommandError::failed(message));
             }
         }
+        remove_empty_parents(&path, &facts.user_home);
     }
-    print_result_line("configuration, state and ledger are left as they are")?;
-    Ok(ExitKind::Done)
+    Ok(())
 }
 
 fn control_service(
@@ -100,6 +177,10 @@ fn control_service(
     }
     if action != ServiceAction::Stop {
         refuse_if_foreign_daemon_runs(context, facts)?;
+    }
+    if action == ServiceAction::Restart && context.is_daemon_ready() {
+        restart::report(&restart_in_place(context)?)?;
+        return Ok(ExitKind::Done);
     }
     service::run_commands(&ServiceManagerKind::CURRENT.commands(action, facts))?;
     print_result_line(done)?;
@@ -177,7 +258,7 @@ fn foreign_daemon(pid: Option<i32>) -> CommandError {
 
 /// Refuses to run as root: the service would run in root's session, and files in the user's home would belong
 /// to root.
-fn refuse_root(uid: u32) -> Result<(), CommandError> {
+pub(super) fn refuse_root(uid: u32) -> Result<(), CommandError> {
     if uid != 0 {
         return Ok(());
     }

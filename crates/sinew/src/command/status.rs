@@ -264,7 +264,7 @@ fn warn_of_version_skew(status: &Value) {
     let (ours, theirs) = (env!("CARGO_PKG_VERSION"), status["version"].as_str().unwrap_or("unknown"));
     if ours != theirs {
         let warning =
-            format!("the daemon runs version {theirs}, this is {ours}: restart it to use the new one");
+            format!("the daemon runs version {theirs}, this is {ours}: `sinew restart` runs the new one");
         print_warning(warning);
     }
 }

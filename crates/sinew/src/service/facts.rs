@@ -6,6 +6,7 @@ use server::SinewHome;
 
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
+use crate::program_path::stable_program_path;
 
 /// Program folders for the PATH of the service. They are written into the service files, because a service
 /// manager starts services with a minimal PATH and reads no shell start-up file.
@@ -18,7 +19,7 @@ pub(crate) struct ServiceFacts {
     pub(crate) uid: u32,
     /// Home folder of the user.
     pub(crate) user_home: PathBuf,
-    /// Absolute path of this program.
+    /// Absolute path of this program that survives an upgrade.
     pub(crate) program: PathBuf,
     /// Variables of this shell that locate the Sinew home; a service manager does not have them.
     pub(crate) folders: Vec<(&'static str, PathBuf)>,
@@ -34,7 +35,7 @@ impl ServiceFacts {
         let home: &SinewHome = context.home();
         let cannot = |what: &str| CommandError::failed(format!("{what} cannot be found"));
         let user_home = home.user_home().ok_or_else(|| cannot("the home folder of this user"))?;
-        let program = std::env::current_exe().map_err(|_| cannot("the path of this program"))?;
+        let program = stable_program_path()?;
         Ok(ServiceFacts {
             uid: nix::unistd::getuid().as_raw(),
             user_home: user_home.to_owned(),

@@ -98,6 +98,10 @@ pub(super) fn status_command(facts: &ServiceFacts) -> Vec<String> {
     ["launchctl".to_owned(), "print".to_owned(), job_name(facts)].into()
 }
 
+pub(super) fn check_command(facts: &ServiceFacts) -> Vec<String> {
+    ["launchctl".to_owned(), "print".to_owned(), format!("gui/{}", facts.uid)].into()
+}
+
 fn job_name(facts: &ServiceFacts) -> String {
     format!("gui/{}/{LABEL}", facts.uid)
 }

@@ -18,6 +18,12 @@ pub(super) fn paths(user_home: &Path) -> [PathBuf; 2] {
     [SERVICE, SOCKET].map(|name| user_home.join(".config/systemd/user").join(name))
 }
 
+/// Returns the links by which the units are enabled, as `[Install]` of each unit says.
+pub(super) fn enabling_links(user_home: &Path) -> [PathBuf; 2] {
+    let folder = user_home.join(".config/systemd/user");
+    [folder.join("default.target.wants").join(SERVICE), folder.join("sockets.target.wants").join(SOCKET)]
+}
+
 fn service_unit(facts: &ServiceFacts) -> String {
     let variables: Vec<String> = facts
         .variables()
@@ -103,6 +109,10 @@ pub(super) fn commands(action: ServiceAction) -> Vec<ManagerCommand> {
     }
 }
 
+pub(super) fn check_command() -> Vec<String> {
+    ["systemctl", "--user", "show-environment"].map(str::to_owned).into()
+}
+
 pub(super) fn pid_command() -> Vec<String> {
     ["systemctl", "--user", "show", "-p", "MainPID", "--value", SERVICE].map(str::to_owned).into()
 }
@@ -133,6 +143,26 @@ mod tests {
         let [service, _] = &files(&facts_with_special_characters())[..] else { panic!("two files") };
         for line in ["Delegate=memory pids", "OOMPolicy=continue"] {
             assert!(service.text.lines().any(|there| there == line), "{}", service.text);
+        }
+    }
+
+    #[test]
+    fn packaged_units_have_the_keys_of_the_generated_ones() {
+        let packaged = [
+            include_str!("../../../../config/packaging/sinew.service"),
+            include_str!("../../../../config/packaging/sinew.socket"),
+        ];
+        // These lines name folders, which the package writes with specifiers.
+        let is_own = |line: &&str| {
+            !line.starts_with('#')
+                && !["ExecStart", "Environment", "WorkingDirectory", "ListenStream"]
+                    .iter()
+                    .any(|key| line.starts_with(key))
+        };
+        for (file, packaged) in files(&facts_with_special_characters()).iter().zip(packaged) {
+            let lines = |text: &'static str| text.lines().filter(is_own).collect::<Vec<_>>();
+            let generated: Vec<&str> = file.text.lines().filter(is_own).collect();
+            assert_eq!(generated, lines(packaged), "{}", file.path.display());
         }
     }
 }

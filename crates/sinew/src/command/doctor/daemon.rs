@@ -81,7 +81,7 @@ fn daemon_row(context: &CommandContext) -> Row {
             "has this version",
             format!("the daemon is {version}, this program is {ours}"),
         )
-        .remedy("sinew service restart");
+        .remedy("sinew restart");
     }
     match status.pointer("/ledger/state").and_then(Value::as_str) {
         Some("ready") => match status::descriptor_limit_text(&status) {

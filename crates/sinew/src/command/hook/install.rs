@@ -3,19 +3,22 @@
 
 mod handlers;
 mod host_settings;
+mod removal;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use removal::InstalledHooks;
 use serde_json::Value;
 use server::SinewHome;
 use server::settings::WorkspaceAccessSetting;
 
 use super::DEADLINE;
 use super::settings_file::HostSettingsFile;
-use crate::cli::{HostSettingsScope, InstallArgs, UninstallArgs};
+use crate::cli::{HookUninstallArgs, HostSettingsScope, InstallArgs};
 use crate::command::workspace;
 use crate::command_context::{CommandContext, serve_error};
 use crate::exit::{CommandError, ExitKind};
+use crate::program_path::stable_program_path;
 use crate::terminal::{
     WARNING_STYLE, confirm, escape_invisible_line, is_interactive, paint, print_message, print_result_line,
 };
@@ -87,7 +90,7 @@ fn report_consequences(args: &InstallArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-pub(super) fn uninstall(args: &UninstallArgs) -> Result<ExitKind, CommandError> {
+pub(super) fn uninstall(args: &HookUninstallArgs) -> Result<ExitKind, CommandError> {
     let path = host_settings::path(args.host, args.scope)?;
     let file = HostSettingsFile::read(&path, host_settings::empty(args.host))?;
     let mut text = file.text().to_owned();
@@ -117,22 +120,6 @@ fn write_and_report(file: &HostSettingsFile, text: &str, what: &str) -> Result<E
 fn disables_all_hooks(text: &str) -> bool {
     let settings: Option<Value> = serde_json::from_str(text).ok();
     settings.is_some_and(|settings| settings.get("disableAllHooks") == Some(&Value::Bool(true)))
-}
-
-/// Returns the path of this program: the name in PATH if it resolves to this binary, because it survives an
-/// upgrade, else the canonical path.
-fn stable_program_path() -> Result<PathBuf, CommandError> {
-    let here = std::env::current_exe().and_then(std::fs::canonicalize);
-    let here = here
-        .map_err(|error| CommandError::usage(format!("the path of this program cannot be found: {error}")))?;
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let named = std::env::split_paths(&folders).map(|folder| folder.join("sinew"));
-    let stable = named.filter(|path| path.is_absolute()).find(|path| resolves_to(path, &here));
-    Ok(stable.unwrap_or(here))
-}
-
-fn resolves_to(path: &Path, here: &Path) -> bool {
-    std::fs::canonicalize(path).is_ok_and(|real| real == here)
 }
 
 fn unexpected_structure(path: &Path, event: &str) -> CommandError {

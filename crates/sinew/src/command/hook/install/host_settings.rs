@@ -15,6 +15,17 @@ const REVIEWING: &str = "post-tool-use";
 
 /// Returns the path of the host's settings file for a scope.
 pub(super) fn path(host: HostName, scope: HostSettingsScope) -> Result<PathBuf, CommandError> {
+    let here = std::env::current_dir()
+        .map_err(|error| CommandError::usage(format!("the current folder cannot be used: {error}")))?;
+    path_in(host, scope, &here)
+}
+
+/// Like `path`, for a project in this folder.
+pub(super) fn path_in(
+    host: HostName,
+    scope: HostSettingsScope,
+    project: &Path,
+) -> Result<PathBuf, CommandError> {
     let (folder, file, variable) = match host {
         HostName::ClaudeCode => (".claude", "settings.json", Some("CLAUDE_CONFIG_DIR")),
         HostName::Codex => (".codex", "hooks.json", Some("CODEX_HOME")),
@@ -22,10 +33,6 @@ pub(super) fn path(host: HostName, scope: HostSettingsScope) -> Result<PathBuf, 
         HostName::Cursor => (".cursor", "hooks.json", None),
     };
     let value = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let here = || {
-        let folder = std::env::current_dir();
-        folder.map_err(|error| CommandError::usage(format!("the current folder cannot be used: {error}")))
-    };
     match (scope, host) {
         (HostSettingsScope::User, _) => variable
             .and_then(value)
@@ -33,8 +40,8 @@ pub(super) fn path(host: HostName, scope: HostSettingsScope) -> Result<PathBuf, 
             .filter(|folder| folder.is_absolute())
             .map(|folder| folder.join(file))
             .ok_or_else(|| CommandError::usage("HOME is not set to an absolute path")),
-        (HostSettingsScope::Project, _) => Ok(here()?.join(folder).join(file)),
-        (HostSettingsScope::Local, HostName::ClaudeCode) => Ok(here()?.join(".claude/settings.local.json")),
+        (HostSettingsScope::Project, _) => Ok(project.join(folder).join(file)),
+        (HostSettingsScope::Local, HostName::ClaudeCode) => Ok(project.join(".claude/settings.local.json")),
         (HostSettingsScope::Local, _) => {
             let problem =
                 CommandError::usage(format!("{} has no local settings of a project", host.as_str()));
