@@ -347,6 +347,9 @@ fn offline_snapshot(
             daemon::warn_of_unknown(Some(&why));
             Ok(daemon::without_manifests(files))
         }
+        AcceptedComparison::Unreadable(error) => {
+            Err(accepted_config::unreadable_error(context.home(), &error))
+        }
         AcceptedComparison::Differs(copy) => {
             let copy = context.with_config_copy(&copy);
             let accepted = copy.settings()?;

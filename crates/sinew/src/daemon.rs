@@ -56,6 +56,10 @@ pub(crate) fn prepare(context: &CommandContext) -> Result<PreparedDaemon, Comman
         AcceptedComparison::Identical => Ok(None),
         AcceptedComparison::Differs(copy) => read_copy(&context.with_config_copy(&copy)).map(Some),
         AcceptedComparison::Unusable(why) => Err(Some(why)),
+        // The files may permit more than the copy does, so an error that may pass must not apply them.
+        AcceptedComparison::Unreadable(error) => {
+            return Err(accepted_config::unreadable_error(context.home(), &error));
+        }
         AcceptedComparison::Missing => Err(None),
     };
     let (files, configuration) = match kept {
