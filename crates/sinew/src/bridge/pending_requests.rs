@@ -22,12 +22,12 @@ const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
 #[derive(Default)]
 struct PendingRequestsState {
-    open: HashMap<Value, OpenRequest>,
+    open: HashMap<Value, UnansweredRequest>,
     /// Handshake with its id, from the request until an error response.
     handshake: Option<(Value, Vec<u8>)>,
 }
 
-struct OpenRequest {
+struct UnansweredRequest {
     /// Line of the request, unless it is too long to be kept.
     line: Option<Vec<u8>>,
     /// Number of times that it was taken back.
@@ -56,7 +56,7 @@ impl PendingRequests {
         let Some(id) = head.request_id().cloned() else { return };
         let mut state = self.lock();
         let kept = (line.len() <= MAX_KEPT_BYTES).then(|| line.to_owned());
-        state.open.insert(id.clone(), OpenRequest { line: kept, attempt: 0, is_sent: false });
+        state.open.insert(id.clone(), UnansweredRequest { line: kept, attempt: 0, is_sent: false });
         if head.method.as_deref() == Some("initialize") && state.handshake.is_none() {
             state.handshake = Some((id, line.to_owned()));
         }
