@@ -292,8 +292,8 @@ pub(crate) fn accepted_origins(copy: &Path) -> HashMap<String, String> {
 }
 
 /// Returns true if the policy files of a copy were accepted as layers over the built-in ones.
-pub(crate) fn has_layers(copy: &Path) -> bool {
-    copy.join(LAYERS_FILE).exists()
+pub(crate) fn has_layers(copy: &Path) -> io::Result<bool> {
+    copy.join(LAYERS_FILE).try_exists()
 }
 
 /// Returns true if an accepted configuration exists that the next start compares with, also if it cannot be read now.

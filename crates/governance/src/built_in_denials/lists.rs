@@ -119,6 +119,12 @@ pub(super) const WRITE_DENIED: &[DenialGroup] = &[
             ("/**/.rvmrc", "https://rvm.io/workflow/rvmrc"),
             ("/**/.asdfrc", "https://asdf-vm.com/manage/configuration.html"),
             ("/**/devbox.json", "https://www.jetify.com/docs/devbox/configuration/"),
+        ],
+    },
+    DenialGroup {
+        id: "program_folders",
+        reason: "shells look for programs there",
+        rows: &[
             ("/**/.local/bin/**", "file-hierarchy(7)"),
             ("/**/.{cargo,bun,deno,volta,npm-global}/bin/**", "bash(1)"),
             ("/**/.{pyenv,rbenv,nodenv,asdf}/shims/**", "bash(1)"),
