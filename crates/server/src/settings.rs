@@ -241,7 +241,7 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
-    use tool::KeyRecipient;
+    use tool::definition::KeyRecipient;
 
     use super::*;
 

@@ -6,7 +6,6 @@
 
 mod category;
 mod failure;
-mod key_recipient;
 mod mode;
 mod name;
 mod path_text;
@@ -27,7 +26,6 @@ pub use caller::{Caller, CallerEndpoint};
 pub use category::{Category, RiskLevel};
 pub use definition::{ToolDefinition, ToolSpec};
 pub use failure::{Failure, FailureKind, FaultParty};
-pub use key_recipient::KeyRecipient;
 pub use mode::Mode;
 pub use name::ToolName;
 pub use progress::{Progress, ProgressNote};

@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tests::{Campaign, Client, Daemon, FailedStart, Home, Strace};
@@ -20,6 +21,8 @@ const MOST_POSITIONS: u64 = 400;
 const QUICK_CASES: u64 = 4;
 /// Cases in one home, whose ledger would become long.
 const CASES_PER_HOME: u64 = 30;
+/// Answer time that counts as none at all; below the timeout of the client.
+const HANG: Duration = Duration::from_secs(18);
 const PIN: &str = "correct horse";
 
 /// Accepted rules. The ones that wait for acceptance lack the words in `LOOSENED`.
@@ -134,6 +137,14 @@ fn run_with(home: Home, expected: &Expected, fault: &Fault) -> Option<(Home, u64
     Some((home, text.lines().filter(|line| line.contains("(INJECTED)")).count() as u64))
 }
 
+/// Asks a client. The answer, or the end of the connection, must come in time.
+fn ask<T>(client: &mut Client, context: &str, request: impl FnOnce(&mut Client) -> T) -> T {
+    let began = Instant::now();
+    let answer = request(client);
+    assert!(began.elapsed() < HANG, "{context}: no answer");
+    answer
+}
+
 impl Expected {
     /// Checks that the daemon allows nothing that was not allowed before. Any answer may be missing or an error.
     fn check(&self, daemon: &Daemon, context: &str) {
@@ -148,7 +159,9 @@ impl Expected {
         assert_eq!(folder & 0o077, 0, "{context}: the folder of the sockets is open to others");
         if let Some(mut control) = connect("control.sock") {
             let params = json!({"id": self.pending, "answer": "approve"});
-            let decided = control.try_request("control/approvals.decide", &params).unwrap_or_default();
+            let decided = ask(&mut control, context, |control| {
+                control.try_request("control/approvals.decide", &params).unwrap_or_default()
+            });
             assert_ne!(decided["result"]["decided"], true, "{context}: approved without the PIN: {decided}");
             if self.is_locked {
                 for mode in ["NORMAL", "RECOVERY"] {
@@ -163,21 +176,25 @@ impl Expected {
         let secret = home.root().join("config/sinew.yaml").display().to_string();
         for path in CLOSED.into_iter().chain([secret.as_str(), "/etc/passwd"]) {
             let Some(mut agent) = connect("agent.sock") else { continue };
-            let read = agent.try_execute("read_file", &json!({"path": path})).unwrap_or_default();
+            let read = ask(&mut agent, context, |agent| {
+                agent.try_execute("read_file", &json!({"path": path})).unwrap_or_default()
+            });
             assert_ne!(read["result"]["success"], true, "{context}: {path} was read: {read}");
         }
         let Some(mut agent) = connect("agent.sock") else { return };
-        write_keyed(&mut agent);
+        ask(&mut agent, context, write_keyed);
         assert!(!exists("keyed.txt"), "{context}: a call with a used key ran again");
         let Some(mut agent) = connect("agent.sock") else { return };
-        make_directory(&mut agent, "used", Some(&self.used));
-        make_directory(&mut agent, "pending", Some(&self.pending));
+        for (name, id) in [("used", &self.used), ("pending", &self.pending)] {
+            ask(&mut agent, context, |agent| make_directory(agent, name, Some(id)));
+        }
         assert!(!exists("used"), "{context}: a used approval was used again");
         assert!(!exists("pending"), "{context}: a call ran without its approval");
         let Some(mut agent) = connect("agent.sock") else { return };
         let (name, path) = ("new.txt", home.workspace().join("new.txt"));
         drop(std::fs::remove_file(&path));
-        drop(agent.try_execute("write_file", &json!({"path": name, "content": context})));
+        let write = json!({"path": name, "content": context});
+        ask(&mut agent, context, |agent| agent.try_execute("write_file", &write));
         let is_recorded = super::judged_paths(&home.complete_records()).contains(&path);
         assert!(!path.exists() || is_recorded, "{context}: {name} was written without a record");
         assert!(!path.exists() || !self.is_locked, "{context}: {name} was written in LOCKDOWN");

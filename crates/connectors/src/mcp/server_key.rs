@@ -10,7 +10,8 @@ use manifest::{KeyRequirement, Manifest, McpSection};
 use outbound::{ApiKey, Credential, KeySources};
 use sandbox::ConfinedCommand;
 use serde_json::{Map, Value};
-use tool::{Failure, FailureKind, KeyRecipient};
+use tool::definition::KeyRecipient;
+use tool::{Failure, FailureKind};
 use url::Url;
 
 /// Key in the settings.

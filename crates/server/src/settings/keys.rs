@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use strict_yaml::{Document, DocumentError, Located};
-use tool::KeyRecipient;
+use tool::definition::KeyRecipient;
 use url::Host;
 
 use super::web::expand_path;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use connectors::{ConfiguredKey, ConfiguredKeys};
 use manifest::Manifest;
 use server::settings::{ProviderSetting, Settings};
-use tool::{KeyRecipient, Refusal};
+use tool::Refusal;
+use tool::definition::KeyRecipient;
 use url::Url;
 
 use super::Row;
