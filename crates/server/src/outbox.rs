@@ -42,12 +42,14 @@ pub(crate) struct Outbox(Arc<OutboxQueue>);
 pub(crate) struct OutboxHooks {
     /// Charges the bytes of a line to the caller of the connection.
     pub(crate) charge: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Called before queued lines are written: whatever must have happened before a reply leaves.
+    pub(crate) before_write: Arc<dyn Fn() + Send + Sync>,
 }
 
 #[cfg(test)]
 impl OutboxHooks {
     pub(crate) fn none() -> Self {
-        OutboxHooks { charge: Arc::new(|_| ()) }
+        OutboxHooks { charge: Arc::new(|_| ()), before_write: Arc::new(|| ()) }
     }
 }
 
@@ -95,6 +97,7 @@ impl Outbox {
         let (lines, queue) = mpsc::unbounded_channel();
         let (space, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
         let closed = CancellationToken::new();
+        let before_write = Arc::clone(&hooks.before_write);
         let outbox = OutboxQueue {
             lines,
             capacity: Arc::clone(&space),
@@ -102,8 +105,15 @@ impl Outbox {
             closed: closed.clone(),
             hooks,
         };
-        let writer =
-            OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed, stall_timeout };
+        let writer = OutboxWriter {
+            sink,
+            queue,
+            capacity: space,
+            unsent_bytes: unsent,
+            closed,
+            stall_timeout,
+            before_write,
+        };
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
@@ -152,12 +162,14 @@ struct OutboxWriter<W> {
     unsent_bytes: Arc<AtomicUsize>,
     closed: CancellationToken,
     stall_timeout: Duration,
+    before_write: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl<W: AsyncWrite + Unpin> OutboxWriter<W> {
     async fn run(mut self) {
         let mut queued = Vec::new();
         while self.queue.recv_many(&mut queued, MAX_BATCH_LINES).await > 0 {
+            (self.before_write)();
             if let Err(reason) = self.write_all(&queued).await {
                 tracing::debug!(reason, "client_gone");
                 break;
@@ -246,7 +258,8 @@ mod tests {
         let charge = Arc::new(move |bytes| {
             total.fetch_add(bytes, Ordering::Relaxed);
         });
-        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, OutboxHooks { charge });
+        let (outbox, writer) =
+            Outbox::open(server, LONG_TIMEOUT, OutboxHooks { charge, ..OutboxHooks::none() });
         outbox.send(vec![b'x'; 1000]).await;
         Notifier::new(outbox).notify("tick", &"y".repeat(2000)).await;
         writer.await.unwrap();
@@ -297,14 +310,18 @@ mod tests {
     #[tokio::test]
     async fn queued_short_lines_are_written_in_one_batch() {
         let sink = WriteSizes::default();
-        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT, OutboxHooks::none());
+        let sizes = Arc::clone(&sink.0);
+        // Marks its call with a size that no write has.
+        let before_write = Arc::new(move || sizes.lock().unwrap().push(0));
+        let hooks = OutboxHooks { before_write, ..OutboxHooks::none() };
+        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT, hooks);
         // Nothing is written before this task yields.
         for length in [10, 20, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 30, 40] {
             outbox.send(vec![b'x'; length]).await;
         }
         drop(outbox);
         writer.await.unwrap();
-        assert_eq!(*sink.0.lock().unwrap(), [30, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 70]);
+        assert_eq!(*sink.0.lock().unwrap(), [0, 30, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 70]);
     }
 
     #[tokio::test]

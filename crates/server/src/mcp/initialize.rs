@@ -106,7 +106,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader};
 
     use super::*;
-    use crate::outbox::{OutboxHooks, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     #[tokio::test]
     async fn client_is_notified_when_tools_change() {

@@ -134,7 +134,7 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader};
 
     use super::*;
-    use crate::outbox::{OutboxHooks, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     #[tokio::test]
     async fn notifications_carry_the_subscription_id() {

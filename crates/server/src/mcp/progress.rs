@@ -118,7 +118,7 @@ mod tests {
     use tool::{CallId, Caller, CallerEndpoint, Failure, FailureKind, Mode, TraceContext};
 
     use super::*;
-    use crate::outbox::{OutboxHooks, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     fn request() -> CallRequest {
         CallRequest {
