@@ -20,6 +20,16 @@ pub struct Daemon {
     home: Home,
 }
 
+/// Daemon that exited before it served.
+pub struct FailedStart {
+    /// Its home.
+    pub home: Home,
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Its standard output and error.
+    pub log: String,
+}
+
 /// Child process that is killed when dropped.
 struct KillOnDrop(Child);
 
@@ -92,7 +102,25 @@ impl Daemon {
         Daemon::spawn_command(home, sinew(), words, variables)
     }
 
-    fn spawn_command(home: Home, mut command: Command, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
+    /// Starts a daemon in this home by a command that ends in the program. Returns the home if the daemon exits
+    /// instead of serving; a daemon that does neither fails the test.
+    pub fn try_start(home: Home, command: Command) -> Result<Daemon, FailedStart> {
+        let mut daemon = Daemon::spawn_process(home, command, &[], &[]);
+        match daemon.wait_for_sockets() {
+            None => Ok(daemon),
+            Some(status) => Err(FailedStart { status, log: daemon.log(), home: daemon.home }),
+        }
+    }
+
+    fn spawn_command(home: Home, command: Command, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
+        let mut daemon = Daemon::spawn_process(home, command, words, variables);
+        if let Some(status) = daemon.wait_for_sockets() {
+            panic!("the daemon exited with {status}: {}", daemon.log());
+        }
+        daemon
+    }
+
+    fn spawn_process(home: Home, mut command: Command, words: &[&str], variables: &[(&str, &str)]) -> Daemon {
         let log = File::create(home.workspace().with_file_name("serve.log")).expect("a log file");
         command
             .arg("serve")
@@ -104,20 +132,20 @@ impl Daemon {
         command.envs(variables.iter().copied());
         command.stdout(log.try_clone().expect("a second handle")).stderr(log);
         let process = KillOnDrop(command.spawn().expect("start the daemon"));
-        let mut daemon = Daemon { process, home };
-        daemon.wait_until_ready();
-        daemon
+        Daemon { process, home }
     }
 
-    fn wait_until_ready(&mut self) {
+    /// Waits until both sockets accept connections. Returns the status of a daemon that exited instead.
+    fn wait_for_sockets(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + TIMEOUT;
         while !self.is_listening_at("control.sock") || !self.is_listening_at("agent.sock") {
             if let Some(status) = self.process.0.try_wait().expect("ask for the child") {
-                panic!("the daemon exited with {status}: {}", self.log());
+                return Some(status);
             }
             assert!(Instant::now() < deadline, "the daemon does not answer: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
+        None
     }
 
     /// Returns true if this very process listens there. The sockets of a killed predecessor stay open for a
@@ -172,6 +200,13 @@ impl Daemon {
     /// Kills the daemon and returns its home.
     pub fn crash(mut self) -> Home {
         self.signal(Signal::SIGKILL);
+        self.wait();
+        self.home
+    }
+
+    /// Stops the daemon with SIGTERM and returns its home, whatever the exit status.
+    pub fn terminate(mut self) -> Home {
+        self.signal(Signal::SIGTERM);
         self.wait();
         self.home
     }

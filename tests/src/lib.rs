@@ -26,7 +26,7 @@ pub use binary::{drop_root_permanently, sinew, sinew_as_current_user};
 pub use bridge::Bridge;
 pub use campaign::{Campaign, Random};
 pub use client::Client;
-pub use daemon::Daemon;
+pub use daemon::{Daemon, FailedStart};
 pub use home::{Home, SinewRun, holds};
 pub use left_out::left_out;
 #[cfg(target_os = "linux")]

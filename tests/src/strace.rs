@@ -55,6 +55,25 @@ impl Strace {
         Some(strace)
     }
 
+    /// Returns a command that runs `program` under `strace` with these options, from its first system call. The process
+    /// of the command is that of the program; the calls are listed in `log`.
+    pub fn command(program: &Command, words: &[&str], log: &Path) -> Option<Command> {
+        let probe = Command::new("strace").args(["-D", "-qq", "-o", "/dev/null", "true"]).output();
+        if !probe.is_ok_and(|output| output.status.success()) {
+            left_out(
+                "strace cannot start a process here: install it, for example with `apt-get install strace`",
+            );
+            return None;
+        }
+        let mut command = Command::new("strace");
+        // -D: the tracer is a grandchild, so that it does not stand between the program and its parent.
+        command.args(["-D", "-f", "-qq", "-o"]).arg(log).args(words).arg(program.get_program());
+        command.env_clear();
+        let set = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        command.envs(set);
+        Some(command)
+    }
+
     /// Detaches from the process.
     pub fn stop(mut self) {
         let pid = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));

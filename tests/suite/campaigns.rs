@@ -7,6 +7,7 @@ mod environments;
 mod fairness;
 mod power;
 mod races;
+mod starts;
 mod strace_log;
 mod syscalls;
 

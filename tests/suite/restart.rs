@@ -125,6 +125,32 @@ fn unknown_accepted_configuration_is_logged() {
     assert_eq!(starts(daemon.home()), ["first", "unknown", "unknown"]);
 }
 
+/// An error that may pass must not apply what waits for the operator.
+#[test]
+fn unreadable_accepted_configuration_ends_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut home = Daemon::start_in(home(SHUT)).stop();
+    home.configure("governance/tools.yaml", OPEN);
+    for name in ["seal", "layers", "config/governance/tools.yaml", "config"] {
+        let path = home.root().join("state/accepted").join(name);
+        let before = std::fs::metadata(&path).expect("part of the copy").permissions();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).expect("ours");
+        let Err(failed) = Daemon::try_start(home, tests::sinew()) else { panic!("it serves without {name}") };
+        assert!(!failed.status.success(), "{name}");
+        let reason = "the accepted configuration in";
+        assert!(
+            failed.log.contains(reason) && failed.log.contains("cannot be read"),
+            "{name}: {}",
+            failed.log
+        );
+        home = failed.home;
+        std::fs::set_permissions(&path, before).expect("ours");
+    }
+    let daemon = Daemon::start_in(home);
+    assert!(!reads(&daemon), "the change still waits");
+    assert_eq!(starts(daemon.home()), ["first", "waiting"]);
+}
+
 #[test]
 fn calls_before_the_first_daemon_accept_nothing() {
     let home = home(SHUT);

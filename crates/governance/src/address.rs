@@ -96,13 +96,11 @@ fn is_private_v6(address: Ipv6Addr) -> bool {
         // `::`, `::1`, and IPv4-compatible addresses, which are not routed.
         ([0, 0, 0, 0, 0, 0, ..], _) | (_, EmbeddedIpv4::AtUnknownOffset) => true,
         (_, EmbeddedIpv4::Address(inner)) => is_private_v4(inner),
-        ([0x2001, 0xdb8, ..] | [0x100, 0, 0, ..] | [0x3fff, 0..=0xfff, ..], EmbeddedIpv4::Absent) => true,
-        ([first, ..], EmbeddedIpv4::Absent) => {
-            (first & 0xfe00) == 0xfc00
-                || address.is_unicast_link_local()
-                || (first & 0xffc0) == 0xfec0
-                || (first & 0xff00) == 0xff00
-        }
+        // Protocol assignments such as benchmarking and cryptographic identifiers, and documentation.
+        ([0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..], EmbeddedIpv4::Absent) => true,
+        // Public addresses are assigned from 2000::/3 only. The rest is unique local, link-local, multicast, for other
+        // local uses such as segment routing, or unassigned.
+        ([first, ..], EmbeddedIpv4::Absent) => (first & 0xe000) != 0x2000,
     }
 }
 
@@ -153,8 +151,13 @@ mod tests {
             "2002:7f00:1::",
             "2002:a00:1::1",
             "2001::1",
+            "2001:2::1",
+            "2001:20::1",
             "2001:db8::1",
             "100::1",
+            "100:0:0:1::1",
+            "4000::1",
+            "5f00::1",
             "fc00::1",
             "fdff::1",
             "fe80::1",

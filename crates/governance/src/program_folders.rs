@@ -86,7 +86,8 @@ fn check_folder(folder: &Path, written: &[PathBuf]) -> Result<(), (String, Strin
             ));
         }
     }
-    for name in names.iter().filter(|name| name.exists()) {
+    // A name that cannot be inspected is checked, and refused.
+    for name in names.iter().filter(|name| !matches!(name.try_exists(), Ok(false))) {
         let trusted = match strict_yaml::check_trusted(name) {
             // The folder of this link is trusted, so no other user can change the link. Its target needs a
             // check of its own.

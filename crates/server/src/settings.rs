@@ -241,6 +241,8 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
+    use tool::definition::KeyRecipient;
+
     use super::*;
 
     fn read(text: &str) -> Result<Settings, DocumentError> {
@@ -279,6 +281,7 @@ mod tests {
             "      - brave\n      - {name: tavily, url: \"http://127.0.0.1:1/s\", key_file: /k, key_variable: T}\n",
             "undo:\n  keep_bytes: 0\n  keep_days: 2\n",
             "keys:\n  exa: {host: MCP.Exa.ai, key_file: ~/exa}\n  here: {host: \"[::1]\", key_variable: HERE}\n",
+            "  started: {manifest: exa, key_variable: STARTED}\n",
         ))
         .unwrap();
         let workspaces: Vec<_> =
@@ -320,14 +323,15 @@ mod tests {
             providers: vec![provider(SearchProvider::Brave), tavily],
         };
         assert_eq!(settings.web, expect);
-        let key = |host: &str, file: Option<&str>, variable: Option<&str>| KeySetting {
-            host: host.to_owned(),
+        let key = |recipient, file: Option<&str>, variable: Option<&str>| KeySetting {
+            recipient,
             key_file: file.map(Into::into),
             key_variable: variable.map(str::to_owned),
         };
         let expect = [
-            ("exa", key("mcp.exa.ai", Some("/home/u/exa"), None)),
-            ("here", key("[::1]", None, Some("HERE"))),
+            ("exa", key(KeyRecipient::Host("mcp.exa.ai".to_owned()), Some("/home/u/exa"), None)),
+            ("here", key(KeyRecipient::Host("[::1]".to_owned()), None, Some("HERE"))),
+            ("started", key(KeyRecipient::Manifest("exa".to_owned()), None, Some("STARTED"))),
         ];
         assert_eq!(settings.keys, expect.map(|(name, key)| (name.to_owned(), key)).into());
         let expect = UndoSettings { keep_bytes: 0, max_age: Duration::from_secs(2 * 24 * 60 * 60) };
@@ -388,6 +392,9 @@ mod tests {
         provider("{name: brave, key: secret}", "unknown key `key`");
         check("keys:\n  exa: {key_file: /k}\n", 2, "host");
         check("keys:\n  exa: {host: https://mcp.exa.ai, key_file: /k}\n", 2, "its host is not a host name");
+        for both in ["host: a.org, manifest: a, ", ""] {
+            check(&format!("keys:\n  exa: {{{both}key_file: /k}}\n"), 2, "either `host` or `manifest`");
+        }
         check("keys:\n  exa: {host: mcp.exa.ai, key_file: k}\n", 2, "is not an absolute path");
         check("keys:\n  exa: {host: mcp.exa.ai, key: secret}\n", 2, "unknown key `key`");
         check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");

@@ -14,24 +14,24 @@ use crate::home::SinewHome;
 const CURRENT: u32 = 1;
 const FILE_NAME: &str = "version";
 
-/// Checks that this program can read the state.
-pub(crate) fn check(state: &Path) -> Result<(), ServeError> {
+/// Returns the version of the state, if this program can read it.
+pub(crate) fn check(state: &Path) -> Result<u32, ServeError> {
     let path = state.join(FILE_NAME);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         Err(error) => return Err(ServeError::io("read", &path, error)),
     };
     let found = text.trim();
     match found.parse::<u32>() {
-        Ok(version) if version <= CURRENT => Ok(()),
+        Ok(version) if version <= CURRENT => Ok(version),
         _ => Err(ServeError::NewerState { path, found: found.chars().take(20).collect(), known: CURRENT }),
     }
 }
 
 /// Checks that this program can read the state of a home, without a lock.
 pub fn check_state(home: &SinewHome) -> Result<(), ServeError> {
-    check(home.state_dir())
+    check(home.state_dir()).map(drop)
 }
 
 /// Migration of a state to the next version.
@@ -45,9 +45,7 @@ const MIGRATIONS: [Migration; CURRENT as usize] = [
 
 /// Checks the state, migrates an older one, and marks it with the version of this program.
 pub(crate) fn claim(state: &Path) -> Result<(), ServeError> {
-    check(state)?;
-    let path = state.join(FILE_NAME);
-    let found = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    let (path, found) = (state.join(FILE_NAME), check(state)?);
     if found == CURRENT {
         return Ok(());
     }
@@ -91,13 +89,18 @@ fn is_state(name: &std::ffi::OsStr) -> bool {
 }
 
 fn has_content(state: &Path) -> io::Result<bool> {
-    Ok(fs::read_dir(state)?.flatten().any(|entry| is_state(&entry.file_name())))
+    for entry in fs::read_dir(state)? {
+        if is_state(&entry?.file_name()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Copies the state. An existing copy is complete, because it was renamed into place, and is kept: a migration that
 /// was interrupted may have changed the state since.
 fn keep_copy(state: &Path, copy: &Path) -> io::Result<()> {
-    if copy.exists() {
+    if copy.try_exists()? {
         return Ok(());
     }
     let partial = copy.with_extension("partial");
@@ -152,7 +155,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "1\n");
         for newer in ["2", "999", "", "one", "-1", "4294967296"] {
             fs::write(&file, newer).unwrap();
-            for refused in [check(state), claim(state)] {
+            for refused in [check(state).map(drop), claim(state)] {
                 let message = refused.unwrap_err().to_string();
                 assert!(message.contains("newer version of Sinew"), "{newer}: {message}");
             }

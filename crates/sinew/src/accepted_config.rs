@@ -5,6 +5,7 @@
 //! with the ledger's key, so that an edited copy is detected.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -19,6 +20,7 @@ use serde_json::Value;
 use server::SinewHome;
 
 use crate::accepted_projects::{AcceptedProjects, PROJECTS_FILE};
+use crate::exit::CommandError;
 
 /// Limits of a configuration: a few short files and up to ten thousand manifests of about 25 KiB. A single
 /// file may be a program beside its manifest. A larger folder is not copied.
@@ -40,8 +42,10 @@ pub(crate) struct ConfigFiles(BTreeMap<PathBuf, Vec<u8>>);
 pub(crate) enum AcceptedComparison {
     /// No configuration has been accepted yet.
     Missing,
-    /// The copy cannot be used, with the reason.
+    /// The copy was changed or is incomplete, with the reason.
     Unusable(String),
+    /// The system cannot read the copy at this moment. It may be in order.
+    Unreadable(io::Error),
     /// The copy differs from the current files; holds its path.
     Differs(PathBuf),
     /// The copy and the current files are identical.
@@ -77,7 +81,7 @@ impl ConfigFiles {
         found.scan_dir(&copy.join(UPSTREAM_DIR), Path::new(UPSTREAM_DIR), 0)?;
         for name in [ORIGINS_FILE, LAYERS_FILE, PROJECTS_FILE] {
             let path = copy.join(name);
-            if let Ok(facts) = fs::metadata(&path) {
+            if let Some(facts) = metadata_if_exists(&path)? {
                 let (name, length) = (PathBuf::from(name), facts.len());
                 found.files.push(ScannedConfigFile { name, path, length, max_bytes: MAX_COPY_BYTES });
             }
@@ -149,10 +153,11 @@ impl ConfigFileScan<'_> {
             let (path, name) = (entry.path(), name.join(entry.file_name()));
             // Users link to configuration kept elsewhere, so links are followed. A dangling link is no
             // configuration; once its target exists, that is a change.
-            let Ok(facts) = fs::metadata(&path) else { continue };
             if self.skipped_paths.contains(&path.as_path()) {
                 continue;
-            } else if facts.is_dir() && depth < MAX_DEPTH {
+            }
+            let Some(facts) = metadata_if_exists(&path)? else { continue };
+            if facts.is_dir() && depth < MAX_DEPTH {
                 self.scan_dir(&path, &name, depth + 1)?;
             } else if facts.is_file() {
                 let length = facts.len();
@@ -218,25 +223,64 @@ pub(crate) fn compare_with_accepted(
         Ok(Some((_, kept))) if Some(&kept) == now => AcceptedComparison::Identical,
         Ok(Some((copy, _))) => AcceptedComparison::Differs(copy),
         Ok(None) => AcceptedComparison::Missing,
-        Err(why) => AcceptedComparison::Unusable(why),
+        Err(SealedCopyError::Unusable(why)) => AcceptedComparison::Unusable(why),
+        Err(SealedCopyError::Unreadable(error)) => AcceptedComparison::Unreadable(error),
     }
 }
 
-/// Reads the copy and verifies its seal. The error is the reason why the copy cannot be used.
+/// Error of a start that cannot read the copy.
+pub(crate) fn unreadable_error(home: &SinewHome, error: &io::Error) -> CommandError {
+    let copy = home.state_dir().join(COPY_DIR);
+    let message = format!("the accepted configuration in `{}` cannot be read: {error}", copy.display());
+    CommandError::configuration(message).with_hint(
+        "start again once the folder can be read; if it stays unreadable, move it away: the policy files then apply \
+         as they are, and the tools of manifests wait for `sinew reload --accept`",
+    )
+}
+
+/// Reason why no content of the copy is known.
+enum SealedCopyError {
+    /// The copy is not one that a daemon has written.
+    Unusable(String),
+    /// A system call failed.
+    Unreadable(io::Error),
+}
+
+impl From<io::Error> for SealedCopyError {
+    /// Errors of the system have a number. The others say that the content is not that of a copy.
+    fn from(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(_) => SealedCopyError::Unreadable(error),
+            None => SealedCopyError::Unusable(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for SealedCopyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SealedCopyError::Unusable(why) => f.write_str(why),
+            SealedCopyError::Unreadable(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Reads the copy and verifies its seal.
 fn read_sealed_copy(
     home: &SinewHome,
     digest: impl FnOnce(&[u8]) -> String,
-) -> Result<Option<(PathBuf, ConfigFiles)>, String> {
-    let copy = copy_path(home);
+) -> Result<Option<(PathBuf, ConfigFiles)>, SealedCopyError> {
+    let Some(copy) = existing_copy(home)? else { return Ok(None) };
     let seal = match fs::read_to_string(copy.join(SEAL_FILE)) {
-        Err(error) if error.kind() == ErrorKind::NotFound && !copy.exists() => return Ok(None),
-        Err(error) => return Err(format!("its seal cannot be read: {error}")),
-        Ok(seal) => seal,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(SealedCopyError::Unusable("it has no seal".to_owned()));
+        }
+        seal => seal?,
     };
-    let snapshot = ConfigFiles::read_copy(&copy).map_err(|error| error.to_string())?;
+    let snapshot = ConfigFiles::read_copy(&copy)?;
     match snapshot.seal(digest) == seal.trim_end() {
         true => Ok(Some((copy, snapshot))),
-        false => Err("it was changed".to_owned()),
+        false => Err(SealedCopyError::Unusable("it was changed".to_owned())),
     }
 }
 
@@ -248,13 +292,13 @@ pub(crate) fn accepted_origins(copy: &Path) -> HashMap<String, String> {
 }
 
 /// Returns true if the policy files of a copy were accepted as layers over the built-in ones.
-pub(crate) fn has_layers(copy: &Path) -> bool {
-    copy.join(LAYERS_FILE).exists()
+pub(crate) fn has_layers(copy: &Path) -> io::Result<bool> {
+    copy.join(LAYERS_FILE).try_exists()
 }
 
-/// Returns true if an accepted configuration exists that the next start compares with.
+/// Returns true if an accepted configuration exists that the next start compares with, also if it cannot be read now.
 pub(crate) fn has_accepted_copy(home: &SinewHome) -> bool {
-    copy_path(home).exists()
+    !matches!(existing_copy(home), Ok(None))
 }
 
 /// Writer of the accepted copy. Clones share one lock, so that only one replaces the copy at a time.
@@ -285,7 +329,8 @@ impl AcceptedConfigWriter {
     pub(crate) fn add_pins(&self, home: &SinewHome, id: &str, reported_text: &[u8]) -> io::Result<()> {
         let turn = self.lock();
         let ledger = turn.upgrade().ok_or_else(no_ledger_error)?;
-        let unusable = |why: String| io::Error::other(format!("the accepted copy is unusable: {why}"));
+        let unusable =
+            |why: SealedCopyError| io::Error::other(format!("the accepted copy is unusable: {why}"));
         let sealed = read_sealed_copy(home, |bytes| ledger.keyed_digest(bytes));
         let Some((_, mut snapshot)) = sealed.map_err(unusable)? else {
             return Ok(());
@@ -305,8 +350,9 @@ fn no_ledger_error() -> io::Error {
 
 /// Replaces the copy atomically: after a crash either the old or the new one is complete.
 fn write_copy(home: &SinewHome, ledger: &Ledger, snapshot: &ConfigFiles) -> io::Result<()> {
-    let (copy, new, old) =
-        (copy_path(home), home.state_dir().join("accepted.new"), home.state_dir().join("accepted.old"));
+    // Restores a copy that a crash left under its other name, which is removed below.
+    existing_copy(home)?;
+    let [copy, new, old] = [COPY_DIR, "accepted.new", OLD_COPY_DIR].map(|name| home.state_dir().join(name));
     remove_dir_if_exists(&new)?;
     remove_dir_if_exists(&old)?;
     create_private_dir(&new)?;
@@ -343,6 +389,9 @@ fn write_files(folder: &Path, snapshot: &ConfigFiles) -> io::Result<()> {
     })
 }
 
+/// Folder of the copy in the state folder, and its name while it is being replaced.
+const COPY_DIR: &str = "accepted";
+const OLD_COPY_DIR: &str = "accepted.old";
 const SEAL_FILE: &str = "seal";
 /// Key folder inside the configuration folder. Keys are read in place and are not part of the accepted copy.
 const KEYS_DIR: &str = "keys";
@@ -367,15 +416,29 @@ fn pin_path(id: &str) -> PathBuf {
     Path::new(UPSTREAM_DIR).join(PinStore::file_name(id))
 }
 
-/// Returns the path of the copy. Restores the old copy if a crash interrupted `write_copy` between its two
-/// renames.
-fn copy_path(home: &SinewHome) -> PathBuf {
-    let (copy, old) = (home.state_dir().join("accepted"), home.state_dir().join("accepted.old"));
-    if !copy.exists() && old.exists() {
-        // If this fails, no copy is found, and the start treats the accepted configuration as unknown.
-        let _ = fs::rename(&old, &copy);
+/// Returns the path of the copy, if there is one. Restores the old copy if a crash interrupted `write_copy` between its
+/// two renames.
+fn existing_copy(home: &SinewHome) -> io::Result<Option<PathBuf>> {
+    let [copy, old] = [COPY_DIR, OLD_COPY_DIR].map(|name| home.state_dir().join(name));
+    if !copy.try_exists()? {
+        if !old.try_exists()? {
+            return Ok(None);
+        }
+        fs::rename(&old, &copy)?;
     }
-    copy
+    Ok(Some(copy))
+}
+
+/// Returns the metadata of a file, or `None` if there is none: a dangling link and a loop of links lead to none.
+fn metadata_if_exists(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match fs::metadata(path) {
+        Err(error)
+            if error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ELOOP) =>
+        {
+            Ok(None)
+        }
+        facts => facts.map(Some),
+    }
 }
 
 fn create_private_dir(folder: &Path) -> io::Result<()> {

@@ -197,7 +197,7 @@ fn load_policy(
 pub(crate) fn read_policy(context: &CommandContext) -> Result<Result<Policy, PolicyError>, CommandError> {
     let surroundings = policy_environment(context);
     Ok(match governance_dir(context)? {
-        Some(folder) => Policy::load_with(&folder, layer_default(context), &surroundings),
+        Some(folder) => Policy::load_with(&folder, layer_default(context)?, &surroundings),
         None => Policy::embedded(&surroundings),
     })
 }
@@ -243,10 +243,12 @@ pub(crate) fn check_guardrails_text(
 
 /// Returns the meaning of a policy file without `extends`. An accepted configuration from a version before
 /// layers is read as that version read it, so that an upgrade loosens nothing unseen.
-fn layer_default(context: &CommandContext) -> LayerDefault {
-    match context.home().config_copy() {
-        Some(copy) if !accepted_config::has_layers(copy) => LayerDefault::Replace,
-        _ => LayerDefault::Extend,
+fn layer_default(context: &CommandContext) -> Result<LayerDefault, CommandError> {
+    let has_layers = context.home().config_copy().map_or(Ok(true), accepted_config::has_layers);
+    match has_layers {
+        Ok(true) => Ok(LayerDefault::Extend),
+        Ok(false) => Ok(LayerDefault::Replace),
+        Err(error) => Err(CommandError::configuration(format!("the accepted configuration: {error}"))),
     }
 }
 
@@ -274,7 +276,7 @@ pub(crate) fn policy_environment(context: &CommandContext) -> PolicyEnvironment 
 
 /// Loads the curated map beside the policy files, else the built-in one.
 pub(crate) fn curated_map(context: &CommandContext) -> Result<CuratedGuardrails, CommandError> {
-    let loaded = match (governance_dir(context)?, layer_default(context)) {
+    let loaded = match (governance_dir(context)?, layer_default(context)?) {
         (Some(folder), LayerDefault::Extend) => CuratedGuardrails::load(&folder),
         (Some(folder), LayerDefault::Replace) => CuratedGuardrails::load_alone(&folder),
         (None, _) => CuratedGuardrails::embedded(),
@@ -346,6 +348,9 @@ fn offline_snapshot(
         AcceptedComparison::Unusable(why) => {
             daemon::warn_of_unknown(Some(&why));
             Ok(daemon::without_manifests(files))
+        }
+        AcceptedComparison::Unreadable(error) => {
+            Err(accepted_config::unreadable_error(context.home(), &error))
         }
         AcceptedComparison::Differs(copy) => {
             let copy = context.with_config_copy(&copy);

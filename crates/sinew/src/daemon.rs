@@ -54,8 +54,16 @@ pub(crate) fn prepare(context: &CommandContext) -> Result<PreparedDaemon, Comman
     let kept = match known {
         // Identical files give an identical snapshot, so nothing can be looser.
         AcceptedComparison::Identical => Ok(None),
-        AcceptedComparison::Differs(copy) => read_copy(&context.with_config_copy(&copy)).map(Some),
+        AcceptedComparison::Differs(copy) => {
+            let copy = context.with_config_copy(&copy);
+            // An error that passes says nothing about the copy, whose seal is valid.
+            read_copy(&copy).or_else(|_| read_copy(&copy)).map(Some)
+        }
         AcceptedComparison::Unusable(why) => Err(Some(why)),
+        // The files may permit more than the copy does, so an error that may pass must not apply them.
+        AcceptedComparison::Unreadable(error) => {
+            return Err(accepted_config::unreadable_error(context.home(), &error));
+        }
         AcceptedComparison::Missing => Err(None),
     };
     let (files, configuration) = match kept {

@@ -78,7 +78,10 @@ pub(crate) fn host_keys(settings: &Settings) -> ConfiguredKeys {
         let (account, file, variable) = (name.clone(), key.key_file.clone(), key.key_variable.clone());
         (
             name.clone(),
-            ConfiguredKey { host: key.host.clone(), places: KeySources { account, file, variable } },
+            ConfiguredKey {
+                recipient: key.recipient.clone(),
+                places: KeySources { account, file, variable },
+            },
         )
     };
     settings.keys.iter().map(key).collect()
@@ -90,7 +93,7 @@ pub(crate) fn describe_keys(settings: &Settings) -> BTreeMap<String, String> {
         let mut places = vec![format!("the keychain item `sinew` of the account {name:?}")];
         places.extend(key.key_file.as_ref().map(|file| format!("the file {file:?}")));
         places.extend(key.key_variable.as_ref().map(|variable| format!("the variable {variable:?}")));
-        (name.clone(), format!("for {}, from {}", key.host, places.join(" or ")))
+        (name.clone(), format!("for {}, from {}", key.recipient, places.join(" or ")))
     };
     settings.keys.iter().map(reported).collect()
 }

@@ -58,8 +58,30 @@ fn attacks() -> Vec<(&'static str, Value)> {
         ("ping", json!({})),
         ("tools/list", json!({})),
         ("tools/call", json!({"name": "read_file", "arguments": {"path": "seed.txt"}})),
+        ("tasks/get", json!({"taskId": "x"})),
+        ("tasks/result", json!({"taskId": "x"})),
+        ("tasks/list", json!({})),
+        ("tasks/update", json!({"taskId": "x", "inputResponses": {}})),
+        ("tasks/cancel", json!({"taskId": "x"})),
         ("no/such.method", json!({})),
     ]
+}
+
+#[test]
+fn every_method_of_the_agent_socket_is_attacked() {
+    let protocol: Value =
+        serde_json::from_str(include_str!("../../../crates/server/protocol.json")).expect("JSON");
+    let socket =
+        protocol["sockets"].as_array().expect("sockets").iter().find(|one| one["socket"] == "agent.sock");
+    let methods = socket.expect("the agent socket")["methods"].as_array().expect("methods");
+    // A notification has no reply, and costs as much as a request.
+    let names = methods
+        .iter()
+        .filter_map(|method| method["name"].as_str())
+        .filter(|name| !name.starts_with("notifications/"));
+    let attacked: Vec<&str> = attacks().iter().map(|(method, _)| *method).collect();
+    let missing: Vec<&str> = names.filter(|name| !attacked.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 /// Process of the hostile caller.

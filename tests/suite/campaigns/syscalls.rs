@@ -15,7 +15,7 @@ use super::{check_ledger, judged_paths};
 
 const ERRORS: [&str; 5] = ["ENOSPC", "EIO", "EMFILE", "EINTR", "ENOMEM"];
 /// Calls that are not made to fail: their failure is impossible, or means that a thread does not run.
-const LEFT_OUT: [&str; 22] = [
+pub(super) const LEFT_OUT: [&str; 22] = [
     "futex",
     "epoll_wait",
     "epoll_pwait",
@@ -49,10 +49,10 @@ const HANG: Duration = Duration::from_secs(18);
 
 /// One injected error.
 #[derive(Clone, Debug)]
-struct Fault {
-    call: String,
-    position: u64,
-    error: &'static str,
+pub(super) struct Fault {
+    pub(super) call: String,
+    pub(super) position: u64,
+    pub(super) error: &'static str,
 }
 
 /// Daemon under test, with the calls that it answered.
@@ -196,6 +196,11 @@ fn positions(scene: &mut Scene) -> Option<BTreeMap<String, u64>> {
     (0..5).for_each(|_| scene.run_script("without a fault"));
     strace.stop();
     let text = std::fs::read_to_string(&scene.log).unwrap_or_default();
+    Some(positions_in(&text, MOST_POSITIONS))
+}
+
+/// System calls in a log of `strace`, with the most that one thread makes, up to a limit.
+pub(super) fn positions_in(text: &str, most_positions: u64) -> BTreeMap<String, u64> {
     let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
     for line in text.lines() {
         let mut words = line.splitn(2, ' ');
@@ -209,14 +214,14 @@ fn positions(scene: &mut Scene) -> Option<BTreeMap<String, u64>> {
     for ((_, call), count) in counts {
         if !LEFT_OUT.contains(&call) {
             let entry: &mut u64 = most.entry(call.to_owned()).or_default();
-            *entry = (*entry).max(count.min(MOST_POSITIONS));
+            *entry = (*entry).max(count.min(most_positions));
         }
     }
-    Some(most)
+    most
 }
 
 /// Returns the faults in random order; a later pass has another order.
-fn faults(positions: &BTreeMap<String, u64>, random: &mut Random) -> Vec<Fault> {
+pub(super) fn faults(positions: &BTreeMap<String, u64>, random: &mut Random) -> Vec<Fault> {
     let mut all = Vec::new();
     for (call, most) in positions {
         // The allocator ends the process when memory cannot be had, whatever the error.

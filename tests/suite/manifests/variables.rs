@@ -31,12 +31,18 @@ fn home_with_variable() -> Home {
 
 /// Home in which the variable has its value.
 fn home_with_value() -> Home {
+    home_with_value_for("manifest: fake")
+}
+
+/// Home in which the value of the variable is for this receiver.
+fn home_with_value_for(recipient: &str) -> Home {
     let home = home_with_variable();
     let file = home.user_home().join("fake.key");
     std::fs::write(&file, format!("{VALUE}\n")).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     let text = std::fs::read_to_string(home.root().join("config/sinew.yaml")).unwrap();
-    let entry = format!("\nkeys: {{fake_key: {{host: fake, key_file: {:?}}}}}\n", file.display().to_string());
+    let entry =
+        format!("\nkeys: {{fake_key: {{{recipient}, key_file: {:?}}}}}\n", file.display().to_string());
     home.configure("sinew.yaml", &text.replace("\nkeys: {}\n", &entry));
     home
 }
@@ -47,11 +53,22 @@ fn started_server_gets_only_its_named_variables() {
     let daemon = Daemon::start_in(home_with_variable());
     let missing = daemon.agent().execute("fake.look", &json!({}));
     assert_eq!(missing["success"], false, "{missing}");
-    assert!(missing.to_string().contains("keys: {fake_key: {host: fake"), "{missing}");
+    assert!(missing.to_string().contains("keys: {fake_key: {manifest: fake"), "{missing}");
     let daemon = Daemon::start_in(home_with_value());
     let looked = daemon.agent().execute("fake.look", &json!({}));
     let variables = looked["output"]["variables"].as_array().unwrap_or_else(|| panic!("{looked}"));
     assert!(variables.contains(&json!("FAKE_KEY")) && !variables.contains(&json!("SINEW_HOME")), "{looked}");
+}
+
+/// A host and a manifest may have the same name.
+#[test]
+fn key_of_a_host_is_not_a_variable_of_a_manifest() {
+    for recipient in ["host: fake", "manifest: other"] {
+        let daemon = Daemon::start_in(home_with_value_for(recipient));
+        let refused = daemon.agent().execute("fake.look", &json!({}));
+        assert_eq!(refused["success"], false, "{recipient}: {refused}");
+        assert!(refused.to_string().contains("not for this manifest"), "{recipient}: {refused}");
+    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Key of a server on the network. The manifest names the key; the settings define its host and where it is
-//! stored. If the hosts differ or the key is missing, nothing is sent.
+//! Key of a server. The manifest names the key; the settings define its receiver and where it is stored. If the
+//! receiver is another one or the key is missing, nothing is sent and no server is started.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -10,14 +10,15 @@ use manifest::{KeyRequirement, Manifest, McpSection};
 use outbound::{ApiKey, Credential, KeySources};
 use sandbox::ConfinedCommand;
 use serde_json::{Map, Value};
+use tool::definition::KeyRecipient;
 use tool::{Failure, FailureKind};
 use url::Url;
 
 /// Key in the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredKey {
-    /// Only host that receives the key.
-    pub host: String,
+    /// Only receiver of the key.
+    pub recipient: KeyRecipient,
     /// Locations of the key.
     pub places: KeySources,
 }
@@ -93,9 +94,9 @@ impl ServerKey {
             return Err(self
                 .missing_key_failure("is not in the settings", format!("write `{entry}` into sinew.yaml")));
         };
-        if known.host != *host {
+        if known.recipient != KeyRecipient::Host(host.clone()) {
             let message =
-                format!("nothing was sent: the key `{name}` is for `{}`, not for `{host}`", known.host);
+                format!("nothing was sent: the key `{name}` is for `{}`, not for `{host}`", known.recipient);
             let hint = "the URL in the manifest and the host of the key in sinew.yaml (`keys`) must agree";
             return Err(Failure::new(FailureKind::Denied, message).with_hint(hint));
         }
@@ -113,7 +114,7 @@ impl ServerKey {
 }
 
 /// Environment variables of a started server. The manifest names them. The operator supplies each value as the
-/// key of the same name in lower case, whose `host` is the id of the manifest, so that no other manifest gets it.
+/// key of the same name in lower case, whose `manifest` is the id of the manifest, so that no other one gets it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerVariables {
     manifest: String,
@@ -144,13 +145,14 @@ impl ServerVariables {
                 Err(Failure::new(FailureKind::NotFound, message).with_hint(hint))
             };
             let entry = format!(
-                "write `keys: {{{key}: {{host: {}, key_file: ~/.config/sinew/keys/{key}}}}}` into sinew.yaml",
+                "write `keys: {{{key}: {{manifest: {}, key_file: ~/.config/sinew/keys/{key}}}}}` into sinew.yaml",
                 self.manifest
             );
+            let own = KeyRecipient::Manifest(self.manifest.clone());
             match configured {
                 None => failed("has no value", entry),
-                Some(known) if known.host != self.manifest => {
-                    failed(&format!("is for `{}`, not for this manifest", known.host), entry)
+                Some(known) if known.recipient != own => {
+                    failed(&format!("is for `{}`, not for this manifest", known.recipient), entry)
                 }
                 Some(known) => match known.places.find() {
                     Ok(value) => Ok((name.clone(), OsString::from(value.reveal()))),

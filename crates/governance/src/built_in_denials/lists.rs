@@ -58,6 +58,13 @@ pub(super) const WRITE_DENIED: &[DenialGroup] = &[
             ("/**/.jj/repo/config.toml", "https://jj-vcs.github.io/jj/latest/config/"),
             ("/**/.jjconfig.toml", "https://jj-vcs.github.io/jj/latest/config/"),
             ("/**/.config/jj/**", "https://jj-vcs.github.io/jj/latest/config/"),
+            ("/**/.lintstagedrc", "https://github.com/lint-staged/lint-staged#configuration"),
+            ("/**/.lintstagedrc.*", "https://github.com/lint-staged/lint-staged#configuration"),
+            ("/**/lint-staged.config.*", "https://github.com/lint-staged/lint-staged#configuration"),
+            ("/**/.commitlintrc", "https://commitlint.js.org/reference/configuration.html"),
+            ("/**/.commitlintrc.*", "https://commitlint.js.org/reference/configuration.html"),
+            ("/**/commitlint.config.*", "https://commitlint.js.org/reference/configuration.html"),
+            ("/**/.overcommit.yml", "https://github.com/sds/overcommit#configuration"),
         ],
     },
     DenialGroup {
@@ -110,6 +117,17 @@ pub(super) const WRITE_DENIED: &[DenialGroup] = &[
             ("/**/.config/wezterm/**", "https://wezterm.org/config/files.html"),
             ("/**/.config/zellij/**", "https://zellij.dev/documentation/configuration.html"),
             ("/**/.rvmrc", "https://rvm.io/workflow/rvmrc"),
+            ("/**/.asdfrc", "https://asdf-vm.com/manage/configuration.html"),
+            ("/**/devbox.json", "https://www.jetify.com/docs/devbox/configuration/"),
+        ],
+    },
+    DenialGroup {
+        id: "program_folders",
+        reason: "shells look for programs there",
+        rows: &[
+            ("/**/.local/bin/**", "file-hierarchy(7)"),
+            ("/**/.{cargo,bun,deno,volta,npm-global}/bin/**", "bash(1)"),
+            ("/**/.{pyenv,rbenv,nodenv,asdf}/shims/**", "bash(1)"),
         ],
     },
     DenialGroup {
@@ -312,6 +330,32 @@ pub(super) const WRITE_DENIED: &[DenialGroup] = &[
             ("/**/.radare2rc", "radare2(1)"),
             ("/**/.ammonite/**", "https://ammonite.io/#ScriptFiles"),
             ("/**/.config/{lf,ranger,yazi,mpv}/**", "lf(1)"),
+            ("/**/.wgetrc", "wget(1)"),
+            ("/**/.{tigrc,lesskey,muttrc,mailcap,lftprc}", "mailcap(5)"),
+            ("/**/.{mongoshrc.js,mongorc.js}", "https://www.mongodb.com/docs/mongodb-shell/mongoshrc/"),
+            ("/**/.config/{gh,tig,lazygit,mc}/**", "https://cli.github.com/manual/gh_alias_set"),
+            (
+                "/**/.kube/config",
+                "https://kubernetes.io/docs/reference/access-authn-authz/authentication/#client-go-credential-plugins",
+            ),
+            (
+                "/**/.aws/{config,credentials}",
+                "https://docs.aws.amazon.com/cli/latest/userguide/cli-configure-sourcing-external.html",
+            ),
+            (
+                "/**/.docker/{config.json,cli-plugins}/**",
+                "https://docs.docker.com/reference/cli/docker/login/#credential-helpers",
+            ),
+            (
+                "/**/.{terraformrc,ansible.cfg}",
+                "https://developer.hashicorp.com/terraform/cli/config/config-file",
+            ),
+            (
+                "/**/.gradle/{init.gradle,init.gradle.kts,init.d}/**",
+                "https://docs.gradle.org/current/userguide/init_scripts.html",
+            ),
+            ("/**/.{lein,sbt}/**", "https://www.scala-sbt.org/1.x/docs/Global-Settings.html"),
+            ("/**/.jupyter/**", "https://docs.jupyter.org/en/latest/use/config.html"),
         ],
     },
 ];

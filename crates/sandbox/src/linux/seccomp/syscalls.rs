@@ -88,6 +88,7 @@ pub(crate) const REFUSED: &[(libc::c_long, SyscallRefusal)] = &[
     (libc::SYS_swapoff, SyscallRefusal::NotPermitted),
     (libc::SYS_acct, SyscallRefusal::NotPermitted),
     (libc::SYS_quotactl, SyscallRefusal::NotPermitted),
+    (libc::SYS_quotactl_fd, SyscallRefusal::NotPermitted),
     (libc::SYS_syslog, SyscallRefusal::NotPermitted),
     (libc::SYS_settimeofday, SyscallRefusal::NotPermitted),
     (libc::SYS_clock_settime, SyscallRefusal::NotPermitted),

@@ -157,6 +157,7 @@ fn calls_that_weaken_or_bypass_the_sandbox_are_refused() {
         libc::SYS_swapoff,
         libc::SYS_acct,
         libc::SYS_quotactl,
+        libc::SYS_quotactl_fd,
     ];
     for number in refused {
         check(NetworkAccess::Full, number, [0; 3], EPERM);

@@ -7,6 +7,7 @@ use connectors::{ConfiguredKey, ConfiguredKeys};
 use manifest::Manifest;
 use server::settings::{ProviderSetting, Settings};
 use tool::Refusal;
+use tool::definition::KeyRecipient;
 use url::Url;
 
 use super::Row;
@@ -90,13 +91,13 @@ pub(super) fn keys(settings: &Settings, usable: &[Manifest]) -> Vec<Row> {
 }
 
 fn configured_key_row(name: &str, key: &ConfiguredKey) -> Row {
-    let host = &key.host;
+    let recipient = &key.recipient;
     match key.places.find() {
         Ok(_) if key.places.file.is_none() && key.places.variable.is_some() => {
-            Row::good(AREA, name, format!("found in the environment of this shell, for {host}"))
+            Row::good(AREA, name, format!("found in the environment of this shell, for {recipient}"))
         }
-        Ok(_) => Row::good(AREA, name, format!("found, for {host}")),
-        Err(why) => Row::note(AREA, name, format!("calls to {host} would fail: {why}")),
+        Ok(_) => Row::good(AREA, name, format!("found, for {recipient}")),
+        Err(why) => Row::note(AREA, name, format!("calls to {recipient} would fail: {why}")),
     }
 }
 
@@ -107,9 +108,10 @@ fn missing_key_row(manifest: &Manifest, keys: &ConfiguredKeys) -> Option<Row> {
     let host = Url::parse(url).ok()?.host()?.to_string();
     let (name, id) = (&named_key.name, manifest.id());
     match keys.get(name) {
-        Some(known) if known.host == host => None,
+        Some(known) if known.recipient == KeyRecipient::Host(host.clone()) => None,
         Some(known) => {
-            let found = format!("`{id}` needs it for {host}, but it is for {}: it is not sent", known.host);
+            let found =
+                format!("`{id}` needs it for {host}, but it is for {}: it is not sent", known.recipient);
             Some(
                 Row::bad(AREA, name, found)
                     .remedy("correct the `url` of the manifest, or `keys` in sinew.yaml"),
