@@ -7,6 +7,8 @@
 
 mod binary;
 mod bridge;
+#[cfg(target_os = "linux")]
+mod browser;
 mod campaign;
 mod client;
 mod daemon;
@@ -24,6 +26,8 @@ mod terminal;
 
 pub use binary::{drop_root_permanently, sinew, sinew_as_current_user};
 pub use bridge::Bridge;
+#[cfg(target_os = "linux")]
+pub use browser::Browser;
 pub use campaign::{Campaign, Random};
 pub use client::Client;
 pub use daemon::{Daemon, FailedStart};

@@ -13,6 +13,7 @@ mod code;
 mod command_line;
 #[cfg(target_os = "linux")]
 mod conformance;
+mod console;
 mod documents;
 mod endpoints;
 mod explain;

@@ -201,6 +201,7 @@ fn agent_examples(examples: &mut Examples, daemon: &Daemon) -> String {
     let session = examples.run(&mut agent, "sinew/session.open", &terms)["session_id"].clone();
     examples.run(&mut agent, "sinew/session.turn", &json!({"session_id": session}));
     examples.run(&mut agent, "sinew/session.spend", &json!({"session_id": session, "cost": 0.25}));
+    examples.run(&mut daemon.control(), "control/console.open", &json!({"port": 43_211}));
     examples.run(&mut daemon.control(), "control/sessions.list", &json!({}));
     examples.run(&mut agent, "sinew/session.close", &json!({"session_id": session}));
 

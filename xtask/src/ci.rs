@@ -30,7 +30,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", run: |root| tidy::command(root).map(|()| Outcome::Held) },
     Step {
         name: "test",
-        run: |root| test::run(root, &[]).map(|(counts, ended)| Outcome::Tested(counts, ended)),
+        run: |root| test::run(root, &[], &[]).map(|(counts, ended)| Outcome::Tested(counts, ended)),
     },
     Step { name: "doc", run: doc },
     Step { name: "deny", run: deny },

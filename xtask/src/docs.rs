@@ -6,6 +6,7 @@
 mod cli_page;
 mod client_types;
 mod protocol_page;
+mod screenshots;
 mod tool_page;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use serde_json::Value;
 use crate::tidy::Finding;
 use crate::tree::{Root, Tree};
 use crate::{process, project};
+
+pub(crate) use screenshots::command as take_screenshots;
 
 const TOOLS: &str = "docs/tools/";
 const SCHEMAS: &str = "docs/schemas/";

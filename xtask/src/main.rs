@@ -2,6 +2,7 @@
 //! module of the task.
 
 mod bench;
+mod chromium;
 mod ci;
 mod clients;
 mod conformance;
@@ -57,7 +58,11 @@ enum Task {
     /// Check the project rules that no compiler checks
     Tidy,
     /// Regenerate docs/tools, docs/schemas, docs/cli.md, docs/protocol.md and the types of the clients
-    Docs,
+    Docs {
+        /// Take the screenshots of the web console instead; needs Chromium
+        #[arg(long)]
+        screenshots: bool,
+    },
     /// Run real MCP clients against the daemon and print a table of client and check
     Clients(clients::ClientsOptions),
     /// Measure the cost of a governed call on a release build
@@ -90,7 +95,8 @@ fn run(task: Task) -> Result<()> {
         Task::Conformance => conformance::command(&root),
         Task::Ci { only } => ci::command(&root, only.as_deref()),
         Task::Tidy => tidy::command(&root),
-        Task::Docs => docs::command(&root),
+        Task::Docs { screenshots: false } => docs::command(&root),
+        Task::Docs { screenshots: true } => docs::take_screenshots(&root),
         Task::Clients(options) => clients::command(&root, &options),
         Task::Bench(options) => bench::command(&root, &options),
         Task::Echo(end) => end.serve_replies(),

@@ -1,5 +1,5 @@
 //! npm packages that tests use: the official TypeScript client, the MCP Inspector, two MCP servers and the official
-//! schemas; and the compiler of the TypeScript client, with Bun. They are installed below `target`. If that fails, this module prints it,
+//! schemas; the compiler of the TypeScript client, with Bun; and axe-core, which checks the pages of the console. They are installed below `target`. If that fails, this module prints it,
 //! and those tests are left out.
 
 use std::process::Command;
@@ -14,11 +14,11 @@ struct Packages {
     /// Name of the folder below `target`.
     folder: &'static str,
     packages: &'static [&'static str],
-    /// Programs that exist once all packages are installed.
-    programs: &'static [&'static str],
+    /// Files below `node_modules` that exist once all packages are installed.
+    files: &'static [&'static str],
 }
 
-const ALL: [Packages; 2] = [
+const ALL: [Packages; 3] = [
     Packages {
         variable: "SINEW_NODE",
         folder: "node",
@@ -31,13 +31,24 @@ const ALL: [Packages; 2] = [
             "@modelcontextprotocol/server-everything@2026.8.31",
             "@modelcontextprotocol/server-filesystem@2026.8.31",
         ],
-        programs: &["conformance", "mcp-inspector", "mcp-server-everything", "mcp-server-filesystem"],
+        files: &[
+            ".bin/conformance",
+            ".bin/mcp-inspector",
+            ".bin/mcp-server-everything",
+            ".bin/mcp-server-filesystem",
+        ],
     },
     Packages {
         variable: "SINEW_CLIENT_NODE",
         folder: "client-typescript",
         packages: &["bun@1.4.4", "typescript@7.0.2", "@types/node@20.19.43"],
-        programs: &["bun", "tsc"],
+        files: &[".bin/bun", ".bin/tsc"],
+    },
+    Packages {
+        variable: "SINEW_AXE",
+        folder: "axe",
+        packages: &["axe-core@4.14.1"],
+        files: &["axe-core/axe.min.js"],
     },
 ];
 const QUIETLY: [&str; 5] = ["install", "--silent", "--no-audit", "--no-fund", "--no-save"];
@@ -51,7 +62,7 @@ impl Packages {
     fn find(&self, root: &Root) -> Option<String> {
         let folder = root.path().join("target").join(self.folder);
         let shown = folder.to_string_lossy().into_owned();
-        if self.programs.iter().all(|program| folder.join("node_modules/.bin").join(program).exists()) {
+        if self.files.iter().all(|file| folder.join("node_modules").join(file).exists()) {
             return Some(shown);
         }
         let install = || {

@@ -2,7 +2,7 @@
 //! line.
 
 use std::ops::AddAssign;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -11,7 +11,7 @@ use crate::left_out::{self, Reports};
 use crate::ordinary_user::OrdinaryUser;
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{clients, conformance, node, programs, project, python, tidy::rust_source};
+use crate::{chromium, clients, conformance, node, programs, project, python, tidy::rust_source};
 
 /// Variable by which tests that run the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -41,7 +41,16 @@ impl std::fmt::Display for Counts {
 
 /// Runs all tests, or those that `arguments` select. The last line has the counts, also after a failure.
 pub(crate) fn command(root: &Root, arguments: &[String]) -> Result<()> {
-    let (counts, ended) = run(root, arguments)?;
+    command_with(root, arguments, &[])
+}
+
+/// Like `command`, with variables for the tests.
+pub(crate) fn command_with(
+    root: &Root,
+    arguments: &[String],
+    variables: &[(&'static str, &Path)],
+) -> Result<()> {
+    let (counts, ended) = run(root, arguments, variables)?;
     if let Err(error) = verdict(counts, ended) {
         bail!("{error}\n\n{counts}");
     }
@@ -63,10 +72,15 @@ pub(crate) fn verdict(counts: Counts, ended: Ended) -> Result<()> {
 
 /// Runs the tests and counts the results. If the task runs as root, it runs them as an ordinary user, and
 /// then as root those that report that they were left out.
-pub(crate) fn run(root: &Root, arguments: &[String]) -> Result<(Counts, Ended)> {
+pub(crate) fn run(
+    root: &Root,
+    arguments: &[String],
+    variables: &[(&'static str, &Path)],
+) -> Result<(Counts, Ended)> {
     let binary = project::build_binary(root, project::Profile::Dev)?;
+    chromium::prepare();
     let (runner, user) = (Runner::find(root), OrdinaryUser::if_root(root, &binary)?);
-    let suite = Suite { root, binary, reports: Reports::create()? };
+    let suite = Suite { root, binary, variables, reports: Reports::create()? };
     let mut counts = Counts::default();
     let mut tests = suite.command(&runner.command_line(arguments));
     if let Some(user) = &user {
@@ -149,6 +163,8 @@ impl Runner {
 struct Suite<'a> {
     root: &'a Root,
     binary: PathBuf,
+    /// Further variables.
+    variables: &'a [(&'static str, &'a Path)],
     reports: Reports,
 }
 
@@ -157,7 +173,7 @@ impl Suite<'_> {
     fn command(&self, words: &[String]) -> Command {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut tests = self.root.cargo(&words);
-        tests.env(BINARY, &self.binary);
+        tests.env(BINARY, &self.binary).envs(self.variables.iter().copied());
         tests.envs(python::with_packages(self.root));
         tests.envs(conformance::with_suite(self.root));
         tests.envs(node::with_packages(self.root));

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::LedgerError;
+use ledger::entry::ApprovalEventEntry;
 use serde::{Deserialize, Serialize};
 use telemetry::redact;
 use tokio::sync::oneshot;
@@ -130,6 +131,20 @@ pub enum DecideError {
     NotRecorded(#[from] LedgerError),
 }
 
+/// Author of a decision.
+struct Decider {
+    name: String,
+    /// Client that the operator used, if it is not the command line.
+    via: Option<&'static str>,
+}
+
+impl Decider {
+    /// Adds the client of the operator to an entry.
+    fn sign(&self, entry: ApprovalEventEntry) -> ApprovalEventEntry {
+        ApprovalEventEntry { via: self.via.map(str::to_owned), ..entry }
+    }
+}
+
 impl Approvals {
     /// Pending requests and unused approvals, oldest first.
     pub async fn list(&self) -> Vec<ListedApproval> {
@@ -182,9 +197,12 @@ impl Approvals {
     ) -> Result<DecisionOutcome, DecideError> {
         // A denial allows nothing, so it takes no PIN.
         if !matches!(decision, OperatorDecision::Deny(_)) {
-            self.pin.verify(pin).await?;
+            self.pin.verify(by.endpoint, pin).await?;
         }
-        let by = redact::shared().redact_text(&by.display_name()).into_owned();
+        let by = Decider {
+            name: redact::shared().redact_text(&by.display_name()).into_owned(),
+            via: by.endpoint.operator_client(),
+        };
         let (approvals, id) = (Arc::clone(self), id.to_owned());
         let deciding =
             tokio::spawn(async move { approvals.apply_decision(&id, decision, &by, timeout).await });
@@ -195,7 +213,7 @@ impl Approvals {
         &self,
         id: &str,
         decision: OperatorDecision,
-        by: &str,
+        by: &Decider,
         timeout: Duration,
     ) -> Result<DecisionOutcome, DecideError> {
         match decision {
@@ -212,7 +230,7 @@ impl Approvals {
     async fn grant(
         &self,
         id: &str,
-        by: &str,
+        by: &Decider,
         status: Option<ActiveRule>,
         timeout: Duration,
     ) -> Result<DecisionOutcome, DecideError> {
@@ -220,29 +238,34 @@ impl Approvals {
         let now = self.now();
         let until = saturating_add(now, timeout);
         let granted =
-            self.queue().propose_grant(id, by, now, until).map_err(|why| undecidable_error(id, why))?;
+            self.queue().propose_grant(id, &by.name, now, until).map_err(|why| undecidable_error(id, why))?;
         let rule = match status {
             None => None,
             Some(status) => {
                 let rule = new_approval_id();
                 let full =
                     |_| DecideError::InvalidRule("too many standing rules exist: revoke one".to_owned());
-                let stands = self.queue().propose_rule(&rule, &status, by).map_err(full)?;
+                let stands = self.queue().propose_rule(&rule, &status, &by.name).map_err(full)?;
                 Some((rule, stands))
             }
         };
-        self.record(granted).await?;
+        self.record(by.sign(granted)).await?;
         match rule {
             None => Ok(DecisionOutcome::Recorded),
             Some((rule, stands)) => {
-                let stood = self.record(stands).await;
+                let stood = self.record(by.sign(stands)).await;
                 stood.map_err(DecideError::RuleNotRecorded)?;
                 Ok(DecisionOutcome::RuleCreated { rule })
             }
         }
     }
 
-    async fn deny(&self, id: &str, by: &str, message: Option<&str>) -> Result<DecisionOutcome, DecideError> {
+    async fn deny(
+        &self,
+        id: &str,
+        by: &Decider,
+        message: Option<&str>,
+    ) -> Result<DecisionOutcome, DecideError> {
         if let Some(long) = message.map(str::len).filter(|length| *length > MAX_MESSAGE_BYTES) {
             return Err(DecideError::MessageTooLong(long));
         }
@@ -251,9 +274,9 @@ impl Approvals {
         let now = self.now();
         let denied = self
             .queue()
-            .propose_denial(id, by, now, message.as_deref())
+            .propose_denial(id, &by.name, now, message.as_deref())
             .map_err(|why| undecidable_error(id, why))?;
-        self.record(denied).await?;
+        self.record(by.sign(denied)).await?;
         Ok(DecisionOutcome::Recorded)
     }
 

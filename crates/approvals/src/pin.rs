@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::{Algorithm, Argon2, Params, Version};
 
+use tool::CallerEndpoint;
+
 use attempts::PinAttempts;
 
 /// Limits of the length of a PIN. An attacker with a copy of the file can guess offline, with about ten
@@ -50,6 +52,9 @@ pub enum PinError {
     /// A PIN is set, and none was given.
     #[error("the operator PIN is required: repeat the request with `pin`")]
     Missing,
+    /// No PIN is set, and the web console needs one.
+    #[error("the web console needs an operator PIN for this, and none is set: `sinew pin set`")]
+    NotSet,
     /// The PIN does not match.
     #[error("the PIN is wrong")]
     Wrong,
@@ -91,8 +96,16 @@ impl Pin {
         !matches!(*lock_hash(&self.hash), Ok(None))
     }
 
-    /// Verifies a PIN. Succeeds without one if no PIN is set.
-    pub async fn verify(&self, entered_pin: Option<String>) -> Result<OperatorProof, PinError> {
+    /// Verifies a PIN. Succeeds without one if no PIN is set, except from the web console: a page in a browser is
+    /// not enough to tell the operator from another program of the same user.
+    pub async fn verify(
+        &self,
+        from: CallerEndpoint,
+        entered_pin: Option<String>,
+    ) -> Result<OperatorProof, PinError> {
+        if from == CallerEndpoint::Console && !self.is_set() {
+            return Err(PinError::NotSet);
+        }
         if self.is_set() {
             let (hash, attempts) = (Arc::clone(&self.hash), Arc::clone(&self.attempts));
             run_blocking(move || check(&hash, &attempts, entered_pin)).await?;
@@ -188,9 +201,12 @@ mod tests {
         let (one, two) = tokio::join!(set("first one"), set("second one"));
         let (won, lost) = if one.is_ok() { ("first one", two) } else { ("second one", one) };
         assert!(matches!(lost, Err(PinError::Missing)), "{lost:?}");
-        assert!(pin.verify(Some(won.to_owned())).await.is_ok());
+        assert!(pin.verify(CallerEndpoint::Control, Some(won.to_owned())).await.is_ok());
         let restarted = Pin::at(folder.path());
-        assert!(restarted.verify(Some(won.to_owned())).await.is_ok(), "memory and disk agree");
+        assert!(
+            restarted.verify(CallerEndpoint::Console, Some(won.to_owned())).await.is_ok(),
+            "memory and disk agree"
+        );
     }
 
     #[test]

@@ -421,6 +421,7 @@ fn request_entry(
         tool: Some(queued.terms.call.tool.clone()),
         digest: queued.digest.clone(),
         by: by.map(str::to_owned),
+        via: None,
         data,
     }
 }
@@ -434,6 +435,7 @@ fn rule_entry(id: &str, status: &ActiveRule, event: ApprovalEvent, by: Option<&s
         tool: Some(status.rule.tool().to_owned()),
         digest: String::new(),
         by: by.map(str::to_owned),
+        via: None,
         data: json!({"from": status.from}),
     }
 }

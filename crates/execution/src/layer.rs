@@ -18,7 +18,7 @@ use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::caller::EndpointParty;
-use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
+use tool::{Caller, Mode, Refusal, RefusalCode, ReservedPorts, ToolDefinition, ToolResult};
 
 use crate::approval_stage;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};
@@ -55,6 +55,8 @@ pub struct LayerParts {
     pub state_dir: PathBuf,
     /// Backups of the files that calls replaced or removed.
     pub undo: Arc<UndoStore>,
+    /// Ports of this machine that no call may reach.
+    pub reserved_ports: ReservedPorts,
 }
 
 /// Runs calls: checks, judges, records, executes.
@@ -76,6 +78,7 @@ pub struct ToolExecutionLayer {
     pub(crate) active_calls: ActiveCalls,
     pub(crate) result_cache: ResultCache,
     pub(crate) reloads: ReloadState,
+    pub(crate) reserved_ports: ReservedPorts,
     tasks: TaskTracker,
     draining: AtomicBool,
     started: Instant,
@@ -84,7 +87,7 @@ pub struct ToolExecutionLayer {
 impl ToolExecutionLayer {
     /// Creates a layer that continues with the mode and the rate windows recovered from the ledger.
     pub fn new(parts: LayerParts) -> Result<Arc<Self>, TelemetryError> {
-        let LayerParts { snapshot, ledger, recovery, state_dir, undo } = parts;
+        let LayerParts { snapshot, ledger, recovery, state_dir, undo, reserved_ports } = parts;
         secret_screening::install_patterns(&snapshot.policy)?;
         let mode = modes::restore_mode(&ledger, &recovery);
         let limits = CallLimits::restore(max_running_calls(&snapshot, mode), &recovery, |tool| {
@@ -110,6 +113,7 @@ impl ToolExecutionLayer {
             active_calls: ActiveCalls::default(),
             result_cache: ResultCache::default(),
             reloads,
+            reserved_ports,
             tasks: TaskTracker::new(),
             draining: AtomicBool::new(false),
             started: Instant::now(),

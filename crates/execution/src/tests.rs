@@ -132,8 +132,15 @@ impl LayerBench {
         let fixture = LayerBench::snapshot_in(folder, registry);
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
         let (state, undo) = (folder.join("state"), empty_undo_store(folder));
-        ToolExecutionLayer::new(LayerParts { snapshot: fixture, ledger, recovery, state_dir: state, undo })
-            .unwrap()
+        ToolExecutionLayer::new(LayerParts {
+            snapshot: fixture,
+            ledger,
+            recovery,
+            state_dir: state,
+            undo,
+            reserved_ports: Default::default(),
+        })
+        .unwrap()
     }
 
     fn snapshot_in(folder: &Path, registry: ToolRegistry) -> ConfigSnapshot {

@@ -89,12 +89,13 @@ pub(crate) fn approval(id: &str, event: ApprovalEvent) -> ApprovalEventEntry {
         tool: None,
         digest: "e".repeat(64),
         by: None,
+        via: None,
         data: Value::Null,
     }
 }
 
 pub(crate) fn mode(from: Mode, to: Mode) -> LedgerEntry {
-    LedgerEntry::Mode(ModeChange { from, to, reason: "test".into(), by: None, data: Value::Null })
+    LedgerEntry::Mode(ModeChange { from, to, reason: "test".into(), by: None, via: None, data: Value::Null })
 }
 
 pub(crate) fn note(text: &str) -> LedgerEntry {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use governance::Permit;
 use rustls::ClientConfig;
+use tool::ReservedPorts;
 use url::Url;
 
 use crate::client::send;
@@ -23,6 +24,7 @@ pub const MAX_REDIRECTS: usize = 5;
 pub struct HttpGateway {
     tls: Arc<ClientConfig>,
     resolver: Resolver,
+    reserved_ports: ReservedPorts,
 }
 
 impl HttpGateway {
@@ -32,7 +34,16 @@ impl HttpGateway {
             file: "the built-in list".to_owned(),
             cause: error.to_string(),
         })?;
-        Ok(HttpGateway { tls: Arc::new(tls), resolver: Resolver::System })
+        Ok(HttpGateway {
+            tls: Arc::new(tls),
+            resolver: Resolver::System,
+            reserved_ports: ReservedPorts::default(),
+        })
+    }
+
+    /// Refuses connections to these ports of this machine, whatever the policy permits.
+    pub fn with_reserved_ports(self, reserved_ports: ReservedPorts) -> Self {
+        HttpGateway { reserved_ports, ..self }
     }
 
     #[cfg(test)]
@@ -138,7 +149,7 @@ impl HttpGateway {
         url: &str,
         named_by: UrlSource,
     ) -> Result<VettedTarget, OutboundError> {
-        let target = vet(permit, &self.resolver, url, named_by).await?;
+        let target = vet(permit, (&self.resolver, &self.reserved_ports), url, named_by).await?;
         request.credential.as_ref().map_or(Ok(()), |credential| credential.header_for(&target).map(drop))?;
         Ok(target)
     }

@@ -1,9 +1,10 @@
 //! Vetting of a URL: from its text to addresses that may be connected to.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use governance::{HostLocation, Permit};
+use tool::ReservedPorts;
 use url::{Host, Url};
 
 use crate::error::OutboundError;
@@ -106,7 +107,7 @@ impl Resolver {
 /// name that mixes public and private addresses does so on purpose, as in DNS rebinding.
 pub(crate) async fn vet(
     permit: &Permit,
-    resolver: &Resolver,
+    (resolver, reserved): (&Resolver, &ReservedPorts),
     text: &str,
     named_by: UrlSource,
 ) -> Result<VettedTarget, OutboundError> {
@@ -139,8 +140,19 @@ pub(crate) async fn vet(
         let cause = io::Error::from(io::ErrorKind::NotFound);
         return Err(OutboundError::Unresolved { host: name, cause });
     }
+    // Checked for every source of the URL: no rule, manifest or setting opens the operator's console.
+    if reserved.contains(port) && addresses.iter().any(|address| reaches_loopback(address.ip())) {
+        return Err(OutboundError::BlockedPort { host: name, port });
+    }
     let addresses = vet_addresses(permit, addresses, host_location)?;
     Ok(VettedTarget { url, host: name, addresses })
+}
+
+/// Returns true if a connection to the address arrives at a loopback address of this machine.
+fn reaches_loopback(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    // The kernel connects to the loopback address if the destination is unspecified.
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// Returns the addresses that may be connected to. A host that is local by its name often has a link-local

@@ -23,6 +23,8 @@ pub(crate) struct ConnectionState {
     pub(crate) account: CallerKey,
     /// Entry in the list of connected clients, once the connection is served.
     pub(crate) client_entry: Option<ClientEntry>,
+    /// Set by `control/console.open`: the connection belongs to the operator's web console.
+    pub(crate) is_console: bool,
     /// Set by `initialize`.
     pub(crate) handshake: Option<McpHandshake>,
     /// Set by the first stateless MCP request.
@@ -71,6 +73,7 @@ impl ConnectionState {
             peer,
             account: worker.map_or_else(|| peer.key(), |worker| worker.opener),
             client_entry: None,
+            is_console: false,
             handshake: None,
             has_stateless_requests: false,
             outbox: None,
@@ -89,6 +92,11 @@ impl ConnectionState {
     /// Returns a sender for notifications before or after the reply.
     pub(crate) fn notifier(&self) -> Option<Notifier> {
         self.outbox.clone().map(Notifier::new)
+    }
+
+    /// Returns the operator as the author of a decision on this connection.
+    pub(crate) fn operator(&self) -> Caller {
+        self.caller(if self.is_console { CallerEndpoint::Console } else { CallerEndpoint::Control })
     }
 
     /// Returns the caller on whose behalf a call through this endpoint runs.

@@ -4,6 +4,7 @@
 mod approvals;
 mod callers;
 mod calls;
+mod console;
 mod daemon;
 mod ledger;
 mod mode;
@@ -62,6 +63,7 @@ const METHODS: &[RpcMethod<ControlContext>] = &[
     RpcMethod { name: "control/calls.cancel", run: calls::cancel },
     RpcMethod { name: "control/callers.list", run: callers::list },
     RpcMethod { name: "control/callers.resume", run: callers::resume },
+    RpcMethod { name: "control/console.open", run: console::open },
     RpcMethod { name: "control/sessions.list", run: sessions::list },
     RpcMethod { name: "control/sessions.close", run: sessions::close },
     RpcMethod { name: "control/reload", run: daemon::reload },
@@ -80,6 +82,7 @@ const METHODS: &[RpcMethod<ControlContext>] = &[
 fn pin_error(error: &PinError) -> RpcError {
     let word = match error {
         PinError::Missing => "pin_needed",
+        PinError::NotSet => "pin_not_set",
         PinError::Wrong => "pin_wrong",
         PinError::TooManyAttempts { .. } => "pin_locked",
         PinError::InvalidLength => "pin_length",

@@ -23,7 +23,7 @@ use crate::command::ToolNameCompleter;
 use crate::presets::ProjectPreset;
 
 pub(crate) use approvals::{
-    ApprovalsCommand, ApproveArgs, CallersCommand, DenyArgs, GrantDuration, PinArgs, PinCommand,
+    ApprovalsCommand, ApproveArgs, CallersCommand, ConsoleArgs, DenyArgs, GrantDuration, PinArgs, PinCommand,
     SessionsCommand,
 };
 pub(crate) use help_pages::command;
@@ -89,6 +89,8 @@ pub(crate) enum CliCommand {
     /// Show, edit and watch pending approvals; list and revoke grants.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
+    /// Serve the operator console: a page in the browser on this machine, until this command ends.
+    Console(ConsoleArgs),
     /// Approve pending calls.
     Approve(ApproveArgs),
     /// Deny pending calls.

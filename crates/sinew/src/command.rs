@@ -9,6 +9,7 @@ mod callers;
 mod check;
 mod completions;
 mod config;
+mod console;
 mod demo;
 mod doctor;
 mod explain;
@@ -85,6 +86,7 @@ fn run_one(command: CliCommand) -> Result<ExitKind, CommandError> {
         CliCommand::Approvals(command) => approvals::run(command),
         CliCommand::Approve(args) => approvals::approve(&args),
         CliCommand::Deny(args) => approvals::deny(&args),
+        CliCommand::Console(args) => console::run(args),
         CliCommand::Pin(command) => pin::run(&command),
         CliCommand::Mode(command) => mode::run(command),
         CliCommand::Ps(output) => ps::run(output),

@@ -473,7 +473,14 @@ pub(crate) fn layer_on(
 ) -> Result<Arc<ToolExecutionLayer>, CommandError> {
     let (state, undo) = (context.home().state_dir().to_owned(), undo_store(context, &context.settings()?));
     context.accepted_writer().set_ledger(&ledger);
-    let parts = LayerParts { snapshot, ledger, recovery, state_dir: state, undo };
+    let parts = LayerParts {
+        snapshot,
+        ledger,
+        recovery,
+        state_dir: state,
+        undo,
+        reserved_ports: web::reserved_ports(),
+    };
     let layer = ToolExecutionLayer::new(parts).map_err(CommandError::configuration)?;
     layer_hooks::connect_introspection(&layer, context.home().state_dir());
     layer_hooks::connect_pipeline(&layer, context.pipeline_entry());

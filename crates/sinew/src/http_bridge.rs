@@ -33,9 +33,12 @@ use crate::exit::{CommandError, ExitKind};
 use crate::terminal::{print_result_line, print_warning};
 
 use access::AccessRules;
-use connection_pool::{ConnectionPlace, ConnectionPool};
 use daemon_connection::DaemonConnector;
 use endpoint::Endpoint;
+
+pub(crate) use access::single;
+pub(crate) use connection_pool::{ConnectionPlace, ConnectionPool};
+pub(crate) use reply::ReplyBody;
 
 /// Time for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);

@@ -28,6 +28,7 @@ mod table;
 mod terminal;
 mod text_layout;
 mod units;
+mod web_console;
 mod workspace_list_edit;
 
 use std::process::ExitCode;

@@ -23,6 +23,8 @@ pub enum CallerEndpoint {
     Embedded,
     /// `control/execute` on the control socket.
     Control,
+    /// The operator's web console, by the connection of `control.sock` that announced its port.
+    Console,
     /// `sinew hook`: another program submits a call of one of its own tools for a decision.
     Hook,
 }
@@ -41,11 +43,16 @@ pub enum EndpointParty {
 }
 
 impl CallerEndpoint {
+    /// Returns the name of the operator's client in the record of a decision, if it is not the command line.
+    pub fn operator_client(self) -> Option<&'static str> {
+        (self == CallerEndpoint::Console).then_some("console")
+    }
+
     /// Returns the party that this endpoint serves.
     pub fn party(self) -> EndpointParty {
         match self {
             CallerEndpoint::Socket | CallerEndpoint::Mcp | CallerEndpoint::Hook => EndpointParty::Agents,
-            CallerEndpoint::Control => EndpointParty::Human,
+            CallerEndpoint::Control | CallerEndpoint::Console => EndpointParty::Human,
             CallerEndpoint::Embedded => EndpointParty::Own,
         }
     }

@@ -52,7 +52,7 @@ impl WebAccess {
             None => TrustedRoots::mozilla(),
         };
         let state = WebState {
-            gateway: HttpGateway::new(roots)?,
+            gateway: HttpGateway::new(roots)?.with_reserved_ports(options.reserved_ports),
             user_agent: options.user_agent,
             robots: options.robots,
             pages: TtlCache::new(fetch_url::CACHE_TTL, fetch_url::CACHE_ENTRIES),

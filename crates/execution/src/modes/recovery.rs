@@ -11,7 +11,7 @@ pub(crate) fn restore_mode(ledger: &Ledger, recovery: &LedgerRecovery) -> Mode {
     if !is_intact(recovery) {
         let reason = "ledger records were removed or changed".to_owned();
         let by = Some("sinew".to_owned());
-        let change = ModeChange { from: last, to: mode, reason, by, data: Value::Null };
+        let change = ModeChange { from: last, to: mode, reason, by, via: None, data: Value::Null };
         if let Err(error) = ledger.append(&LedgerEntry::Mode(change)) {
             tracing::error!(%error, "the change to LOCKDOWN could not be recorded");
         }

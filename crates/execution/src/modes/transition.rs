@@ -30,6 +30,8 @@ pub(crate) struct ModeChangeRequest {
     reason: String,
     /// Name of the rule or of the operator.
     by: String,
+    /// Client of the operator, if it is not the command line.
+    via: Option<&'static str>,
     changed_by: ChangedBy,
     /// Proof of the operator, if the operator requested the change.
     proof: Option<OperatorProof>,
@@ -45,6 +47,7 @@ impl ModeChangeRequest {
             to: transition.to,
             reason: transition.reason(),
             by: transition.rule.id.to_string(),
+            via: None,
             changed_by: ChangedBy::Rule,
             proof: None,
             sensors: Some(transition.sensors()),
@@ -52,8 +55,10 @@ impl ModeChangeRequest {
     }
 
     fn from_operator(to: Mode, reason: &str, by: &Caller, proof: Option<OperatorProof>) -> Self {
+        let operator_client = by.endpoint.operator_client();
         let (reason, by) = (redacted(reason), redacted(&by.display_name()));
-        ModeChangeRequest { from: None, to, reason, by, changed_by: ChangedBy::Human, proof, sensors: None }
+        let (via, changed_by) = (operator_client, ChangedBy::Human);
+        ModeChangeRequest { from: None, to, reason, by, via, changed_by, proof, sensors: None }
     }
 
     fn to_ledger_entry(&self, from: Mode) -> ModeChange {
@@ -61,7 +66,8 @@ impl ModeChangeRequest {
         if let (Some(data), Some(sensors)) = (data.as_object_mut(), &self.sensors) {
             data.insert("sensors".to_owned(), sensors.clone());
         }
-        ModeChange { from, to: self.to, reason: self.reason.clone(), by: Some(self.by.clone()), data }
+        let (by, via) = (Some(self.by.clone()), self.via.map(str::to_owned));
+        ModeChange { from, to: self.to, reason: self.reason.clone(), by, via, data }
     }
 }
 

@@ -86,8 +86,15 @@ fn snapshot(folder: &Path, rule: &str) -> ConfigSnapshot {
 fn layer(folder: &Path, rule: &str) -> Arc<ToolExecutionLayer> {
     let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &LedgerOptions::default()).unwrap();
     let (fixture, state, undo) = (snapshot(folder, rule), folder.join("state"), empty_undo_store(folder));
-    ToolExecutionLayer::new(LayerParts { snapshot: fixture, ledger, recovery, state_dir: state, undo })
-        .unwrap()
+    ToolExecutionLayer::new(LayerParts {
+        snapshot: fixture,
+        ledger,
+        recovery,
+        state_dir: state,
+        undo,
+        reserved_ports: Default::default(),
+    })
+    .unwrap()
 }
 
 fn call(tool: &str, input: Value) -> HostCall {

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use ledger::entry::ModeChange;
 use registry::ToolRegistry;
 use serde_json::{Value, json};
-use tool::{Category, FailureKind, Mode, RefusalCode, ToolSpec};
+use tool::{CallerEndpoint, Category, FailureKind, Mode, RefusalCode, ToolSpec};
 
 use super::{FnTool, LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
 use crate::{CallState, ModeError, ToolExecutionLayer};
@@ -338,8 +338,14 @@ async fn overtaken_by(mode: Mode, last: &[&str]) -> bool {
         return false;
     }
     layer.current.snapshot.store(LayerBench::snapshot_in(folder.path(), bench().registry).into());
-    let change =
-        ModeChange { from: Mode::Normal, to: mode, reason: String::new(), by: None, data: Value::Null };
+    let change = ModeChange {
+        from: Mode::Normal,
+        to: mode,
+        reason: String::new(),
+        by: None,
+        via: None,
+        data: Value::Null,
+    };
     layer.current.mode.set(&change);
     let result = asked.await;
     assert_eq!(result.success, mode == Mode::Normal, "{mode}: {result:?}");
@@ -393,7 +399,12 @@ async fn pin_requirement_depends_on_the_current_mode() {
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
     assert!(matches!(refused, Err(crate::ModeError::PinRequired)), "{refused:?}");
-    let proof = layer.approvals().pin().verify(Some("correct horse".to_owned())).await.unwrap();
+    let proof = layer
+        .approvals()
+        .pin()
+        .verify(CallerEndpoint::Control, Some("correct horse".to_owned()))
+        .await
+        .unwrap();
     layer.set_mode(Mode::Degraded, "test", &caller(), Some(proof)).await.unwrap();
     assert_eq!(layer.mode(), Mode::Degraded);
 }

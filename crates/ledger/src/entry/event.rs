@@ -16,6 +16,9 @@ pub struct ModeChange {
     /// Rule or person that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Client through which the operator decided, if it is not the command line: `console`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// Sensor values behind the change.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,
@@ -150,6 +153,9 @@ pub struct ApprovalEventEntry {
     /// Person or component that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Client through which the operator decided, if it is not the command line: `console`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub via: Option<String>,
     /// Further data, redacted.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub data: Value,

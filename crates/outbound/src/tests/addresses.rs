@@ -158,7 +158,9 @@ async fn name_with_changing_addresses_is_pinned() {
     let resolver = Resolver::Scripted(Arc::clone(&script));
     let (mut good, mut refused) = (0, 0);
     for _ in 0..10_000 {
-        match vet(&permit, &resolver, "http://flip.example.org/", UrlSource::Caller).await {
+        match vet(&permit, (&resolver, &Default::default()), "http://flip.example.org/", UrlSource::Caller)
+            .await
+        {
             Ok(place) => {
                 assert!(place.addresses().iter().all(|address| !address.ip().is_loopback()));
                 good += 1;
@@ -242,4 +244,28 @@ async fn ports_of_other_services_are_refused() {
         let end = gateway().get(&permit(OPEN), &format!("http://127.0.0.1:{port}/"), &[], limits(100)).await;
         assert_eq!(outcome(&end), "BlockedPort", "{port}");
     }
+}
+
+/// The policy permits the server, and the settings or a manifest name it. The reservation is stronger.
+#[tokio::test]
+async fn reserved_port_is_refused_to_every_source() {
+    let console = Server::with_response(response("200 OK", "", "x"));
+    let reserved = tool::ReservedPorts::default();
+    let gateway = gateway().with_reserved_ports(reserved.clone());
+    let (url, permit) = (console.url("/"), permit(OPEN));
+    let reservation = reserved.reserve(console.port);
+    let request = || HttpRequest::get(url.clone());
+    let redirect = response("302 Found", &format!("Location: {url}\r\n"), "");
+    let leads_there = Server::with_response(redirect);
+    let mut whole = |_: &[u8]| false;
+    let ends = [
+        gateway.get(&permit, &url, &[], limits(100)).await,
+        gateway.get(&permit, &leads_there.url("/"), &[], limits(100)).await,
+        gateway.send(&permit, &request(), limits(100)).await,
+        gateway.send_until(&permit, &request(), limits(100), &mut whole).await,
+    ];
+    assert_eq!(ends.each_ref().map(outcome), ["BlockedPort"; 4].map(str::to_owned));
+    assert_eq!(console.connections(), 0);
+    drop(reservation);
+    assert_eq!(outcome(&gateway.get(&permit, &url, &[], limits(100)).await), "ok 200");
 }

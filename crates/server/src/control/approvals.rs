@@ -9,7 +9,6 @@ use approvals::{
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
-use tool::CallerEndpoint;
 
 use super::ControlContext;
 use crate::connection_state::ConnectionState;
@@ -76,7 +75,7 @@ pub(super) fn decide(
     let (id, pin): (String, Option<String>) = (params.required("id")?, params.optional("pin")?);
     let text = parse_decision(&mut params)?;
     params.finish()?;
-    let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    let (layer, by) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move { decision_reply(&id, layer.decide(&id, text, &by, pin).await) }))
 }
 
@@ -145,7 +144,7 @@ pub(super) fn revoke_grant(
     call: MethodCall,
 ) -> MethodResult {
     let id: String = call.params.only("id")?;
-    let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    let (layer, by) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move {
         match layer.approvals().revoke_rule(&id, &by).await {
             Ok(()) => rpc::encode_result(&json!({"id": id, "revoked": true})),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use tool::CallerEndpoint;
 
 use super::{ControlContext, pin_error};
 use crate::connection_state::ConnectionState;
@@ -26,9 +25,9 @@ pub(super) fn resume(
     let id: String = params.required("caller")?;
     let pin: Option<String> = params.optional("pin")?;
     params.finish()?;
-    let (layer, by) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Control));
+    let (layer, by) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move {
-        layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?;
+        layer.approvals().pin().verify(by.endpoint, pin).await.map_err(|error| pin_error(&error))?;
         if layer.resume_caller(&id, &by) {
             return rpc::encode_result(&json!({"caller": id, "resumed": true}));
         }

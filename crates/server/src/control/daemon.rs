@@ -59,17 +59,22 @@ pub(super) fn status(
 
 /// Reloads the configuration. A change that loosens the policy is applied only after the operator accepts the
 /// difference that was shown.
-pub(super) fn reload(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
+pub(super) fn reload(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> MethodResult {
     let mut params = call.params;
     // Digest of the candidate that was shown: later changes are not accepted with it.
     let accept: Option<String> = params.optional("accept")?;
     let pin: Option<String> = params.optional("pin")?;
     params.finish()?;
     let (layer, reloader) = (Arc::clone(&control.layer), Arc::clone(&control.reloader));
+    let by = session.operator();
     Ok(MethodReply::deferred(async move {
         let acceptance = match accept {
             Some(digest) => {
-                layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?;
+                layer.approvals().pin().verify(by.endpoint, pin).await.map_err(|error| pin_error(&error))?;
                 Acceptance::Confirmed(digest)
             }
             None => Acceptance::Ask,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use execution::{ModeChangeResult, ModeError};
 use serde_json::json;
-use tool::{CallerEndpoint, Mode};
+use tool::Mode;
 
 use super::{ControlContext, pin_error};
 use crate::connection_state::ConnectionState;
@@ -33,11 +33,18 @@ pub(super) fn set(control: &ControlContext, session: &mut ConnectionState, call:
         let message = format!("`reason` must not be blank and must have at most {MAX_REASON_BYTES} bytes");
         return Err(RpcError::invalid_params("reason", &message));
     }
-    let (layer, caller) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    let (layer, caller) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move {
         // A change to a stricter mode needs no PIN.
         let proof = match ModeChangeResult::needs_pin(layer.status().mode, mode) {
-            true => Some(layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?),
+            true => Some(
+                layer
+                    .approvals()
+                    .pin()
+                    .verify(caller.endpoint, pin)
+                    .await
+                    .map_err(|error| pin_error(&error))?,
+            ),
             false => None,
         };
         match layer.set_mode(mode, &reason, &caller, proof).await {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use execution::recording::{RecordingError, RecordingRequest};
 use serde_json::json;
-use tool::CallerEndpoint;
 
 use super::{ControlContext, pin_error};
 use crate::connection_state::ConnectionState;
@@ -26,13 +25,14 @@ pub(super) fn start(
     let pin: Option<String> = params.optional("pin")?;
     params.finish()?;
     let request = RecordingRequest { workspace, duration: Duration::from_secs(seconds) };
-    let (layer, caller) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    let (layer, caller) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move {
         let Some(candidate) = accept else {
             let preview = layer.preview_recording(&request).map_err(|error| start_error(&error))?;
             return rpc::encode_result(&preview);
         };
-        let proof = layer.approvals().pin().verify(pin).await.map_err(|error| pin_error(&error))?;
+        let proof =
+            layer.approvals().pin().verify(caller.endpoint, pin).await.map_err(|error| pin_error(&error))?;
         let started = layer.start_recording(&request, &candidate, &caller, proof).await;
         let status = started.map_err(|error| start_error(&error))?;
         rpc::encode_result(&json!({"recording": status}))

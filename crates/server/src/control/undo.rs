@@ -6,7 +6,7 @@ use approvals::OperatorProof;
 use execution::ToolExecutionLayer;
 use execution::undo::{Reversal, RevertedChange, UndoError, UndoResult};
 use serde_json::{Value, json};
-use tool::{CallId, Caller, CallerEndpoint};
+use tool::{CallId, Caller};
 
 use super::ControlContext;
 use crate::connection_state::ConnectionState;
@@ -19,13 +19,17 @@ pub(super) fn run(control: &ControlContext, session: &mut ConnectionState, call:
     let dry_run = params.optional("dry_run")?.unwrap_or(false);
     let pin: Option<String> = params.optional("pin")?;
     params.finish()?;
-    let (layer, caller) = (Arc::clone(&control.layer), session.caller(CallerEndpoint::Socket));
+    let (layer, caller) = (Arc::clone(&control.layer), session.operator());
     Ok(MethodReply::deferred(async move {
         let undone = match dry_run {
             true => preview_undo(&layer, call_id).await,
             false => {
-                let proof =
-                    layer.approvals().pin().verify(pin).await.map_err(|error| super::pin_error(&error))?;
+                let proof = layer
+                    .approvals()
+                    .pin()
+                    .verify(caller.endpoint, pin)
+                    .await
+                    .map_err(|error| super::pin_error(&error))?;
                 undo(&layer, call_id, &caller, proof).await
             }
         };

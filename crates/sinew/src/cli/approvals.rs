@@ -44,6 +44,16 @@ pub(crate) enum ApprovalsCommand {
 }
 
 #[derive(Args)]
+pub(crate) struct ConsoleArgs {
+    /// Print the link and open no browser.
+    #[arg(long)]
+    pub(crate) no_open: bool,
+    /// Show this approval request first.
+    #[arg(long, value_name = "ID")]
+    pub(crate) open: Option<String>,
+}
+
+#[derive(Args)]
 pub(crate) struct ApproveArgs {
     /// Full approval ids. A prefix is not accepted: an agent that makes enough calls gets a request that begins like the
     /// one you read.

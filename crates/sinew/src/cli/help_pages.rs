@@ -9,7 +9,7 @@ use crate::terminal::{HEADING_STYLE, paint, stdout_width};
 /// Groups of commands, in the order of the overview.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["call", "explain", "tools", "ps", "cancel", "undo", "sessions", "callers", "demo"]),
-    ("Approval", &["approvals", "approve", "deny", "pin"]),
+    ("Approval", &["console", "approvals", "approve", "deny", "pin"]),
     (
         "Policy",
         &["mode", "lockdown", "allow", "policy", "check", "reload", "config", "workspace", "manifest"],
@@ -62,6 +62,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["sinew sessions open --name reviewer --allow read_file --allow git_diff", "sinew sessions list"],
     ),
     ("callers", &["sinew callers list", "sinew callers resume process:4711"]),
+    ("console", &["sinew console", "sinew console --no-open"]),
     ("approvals", &["sinew approvals watch", "sinew approvals show dbe303a5"]),
     (
         "approve",

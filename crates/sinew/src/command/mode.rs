@@ -5,7 +5,7 @@ use execution::ModeChangeResult;
 use ledger::entry::ModeChange;
 use ledger::{LedgerEntry, LedgerReader, RecordFilter};
 use serde_json::{Value, json};
-use tool::Mode;
+use tool::{CallerEndpoint, Mode};
 
 use crate::cli::{ChangeArgs, JsonArgs, ModeCommand};
 use crate::command::{call, pin};
@@ -119,7 +119,11 @@ fn set_in_this_process(
     let changed = runtime.block_on(async {
         let proof = match needs_pin {
             true => {
-                let proof = layer.approvals().pin().verify(pin.known().map(str::to_owned)).await;
+                let proof = layer
+                    .approvals()
+                    .pin()
+                    .verify(CallerEndpoint::Control, pin.known().map(str::to_owned))
+                    .await;
                 Some(proof.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))?)
             }
             false => None,

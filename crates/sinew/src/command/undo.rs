@@ -10,7 +10,7 @@ use execution::ToolExecutionLayer;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tool::CallId;
+use tool::{CallId, CallerEndpoint};
 
 use self::plan::{UndoPlan, undoable_calls};
 use crate::cli::{PinArgs, UndoArgs};
@@ -130,7 +130,8 @@ fn in_this_process(
         if dry_run {
             return Ok(server::preview_undo(layer, id).await);
         }
-        let proof = layer.approvals().pin().verify(source.known().map(str::to_owned)).await;
+        let proof =
+            layer.approvals().pin().verify(CallerEndpoint::Control, source.known().map(str::to_owned)).await;
         let proof = proof.map_err(|error| CommandError::new(ExitKind::Refused, error.to_string()))?;
         Ok::<_, CommandError>(server::undo(layer, id, &by, proof).await)
     });

@@ -75,6 +75,7 @@ pub(crate) fn test_layer(
         recovery,
         state_dir: state,
         undo,
+        reserved_ports: super::web::reserved_ports(),
     })
     .map_err(CommandError::configuration)
 }

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use server::settings::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
+use tool::ReservedPorts;
 use toolbox::{ProviderOptions, RobotsPolicy, WebAccess, WebOptions};
 use web_content::SearchEngine;
 
@@ -19,6 +20,12 @@ pub(crate) fn shared_web(settings: &Settings) -> Result<&'static WebAccess, Comm
             Ok(SHARED.get_or_init(|| web))
         }
     }
+}
+
+/// Returns the ports that no call may reach. There is one list per process, as the web client is.
+pub(crate) fn reserved_ports() -> ReservedPorts {
+    static SHARED: OnceLock<ReservedPorts> = OnceLock::new();
+    SHARED.get_or_init(ReservedPorts::default).clone()
 }
 
 fn web_options(settings: &WebSettings) -> WebOptions {
@@ -46,5 +53,6 @@ fn web_options(settings: &WebSettings) -> WebOptions {
         },
         ca_file: settings.ca_file.clone(),
         providers: settings.providers.iter().map(provider).collect(),
+        reserved_ports: reserved_ports(),
     }
 }

@@ -16,7 +16,7 @@ const MAX_CLIENTS: usize = 256;
 
 /// All connections of the bridge.
 #[derive(Clone, Default)]
-pub(super) struct ConnectionPool(Arc<Mutex<ConnectionCounts>>);
+pub(crate) struct ConnectionPool(Arc<Mutex<ConnectionCounts>>);
 
 #[derive(Default)]
 struct ConnectionCounts {
@@ -26,7 +26,7 @@ struct ConnectionCounts {
 }
 
 /// Slot of one connection, released when dropped.
-pub(super) struct ConnectionPlace {
+pub(crate) struct ConnectionPlace {
     pool: ConnectionPool,
     /// Notified when the slot is needed for another connection.
     eviction: Arc<Notify>,
@@ -35,7 +35,7 @@ pub(super) struct ConnectionPlace {
 
 impl ConnectionPool {
     /// Returns a slot for a new connection. If none is free, the oldest unauthenticated connection is closed.
-    pub(super) fn admit(&self) -> Arc<ConnectionPlace> {
+    pub(crate) fn admit(&self) -> Arc<ConnectionPlace> {
         let mut state = self.lock();
         if state.unauthenticated.len() >= MAX_UNAUTHENTICATED
             && let Some(oldest) = state.unauthenticated.pop_front()
@@ -56,13 +56,13 @@ impl ConnectionPool {
 
 impl ConnectionPlace {
     /// Waits until the slot is needed for another connection.
-    pub(super) async fn evicted(&self) {
+    pub(crate) async fn evicted(&self) {
         self.eviction.notified().await;
     }
 
     /// Marks the connection as authenticated. Returns false if there are too many authenticated connections, or
     /// if this connection has been evicted.
-    pub(super) fn become_client(&self) -> bool {
+    pub(crate) fn become_client(&self) -> bool {
         let mut is_client = self.is_client.lock().unwrap_or_else(PoisonError::into_inner);
         if !*is_client {
             let mut state = self.pool.lock();

@@ -17,7 +17,7 @@ use super::message::error_object;
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 
 /// Body of a response.
-pub(super) enum ReplyBody {
+pub(crate) enum ReplyBody {
     /// Whole body, until it is taken.
     Whole(Option<Bytes>),
     /// Events, as they are sent. Dropping the body closes the channel.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use tool::ReservedPorts;
 use web_content::SearchEngine;
 
 /// Default user agent. It is constant, because some engines tie their responses to it.
@@ -18,6 +19,8 @@ pub struct WebOptions {
     pub ca_file: Option<PathBuf>,
     /// Search providers, in the order in which they are queried.
     pub providers: Vec<ProviderOptions>,
+    /// Ports of this machine that no call may reach.
+    pub reserved_ports: ReservedPorts,
 }
 
 impl Default for WebOptions {
@@ -29,6 +32,7 @@ impl Default for WebOptions {
             providers: [SearchEngine::DuckduckgoHtml, SearchEngine::DuckduckgoLite]
                 .map(ProviderOptions::default_for)
                 .to_vec(),
+            reserved_ports: ReservedPorts::default(),
         }
     }
 }

@@ -156,7 +156,8 @@ impl DaemonRun {
         let (ledger, recovery) = Ledger::open(&folder.join("ledger"), &options).unwrap();
         let undo =
             UndoStore::at(&folder.join("undo"), UndoLimits { keep_bytes: 0, keep_for: Duration::ZERO });
-        let parts = LayerParts { snapshot, ledger, recovery, state_dir: folder.join("state"), undo };
+        let (state_dir, reserved_ports) = (folder.join("state"), Default::default());
+        let parts = LayerParts { snapshot, ledger, recovery, state_dir, undo, reserved_ports };
         let layer = ToolExecutionLayer::new(parts).unwrap();
         body.layer.set(Arc::downgrade(&layer)).unwrap();
         layer.approvals.advance_clock(truth.lock().now);
