@@ -82,7 +82,7 @@ impl Kind {
 
 /// Level of detail with which a record is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordForm {
+pub(crate) enum RecordDetail {
     Full,
     /// Counted only. The count is written at the end of the window.
     Counted,
@@ -152,9 +152,9 @@ impl Bookkeeping {
     }
 
     /// Decides the form of a record. The operator's own are always written in full.
-    pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> RecordForm {
+    pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> RecordDetail {
         if caller.endpoint.party() != EndpointParty::Agents {
-            return RecordForm::Full;
+            return RecordDetail::Full;
         }
         let form = self.state().form(caller, kind, bytes, Instant::now());
         self.begun.notify_one();
@@ -208,18 +208,18 @@ impl State {
         Ok(())
     }
 
-    fn form(&mut self, caller: &Caller, kind: Kind, bytes: usize, now: Instant) -> RecordForm {
+    fn form(&mut self, caller: &Caller, kind: Kind, bytes: usize, now: Instant) -> RecordDetail {
         let key = caller.key();
         let most = kind.max_in_full();
         let is_used_up = most.is_some_and(|most| self.groups.in_full(&key, kind, now) >= most);
         if is_used_up || self.charge(key, bytes, now).is_err() {
             self.groups.find_or_begin(key, caller, kind, now).add(1, wall_clock());
-            return RecordForm::Counted;
+            return RecordDetail::Counted;
         }
         if most.is_some() {
             self.groups.find_or_begin(key, caller, kind, now).in_full += 1;
         }
-        RecordForm::Full
+        RecordDetail::Full
     }
 
     /// Removes and returns the groups whose window has ended. Groups over the budget are merged into machine-wide groups instead.
@@ -279,7 +279,7 @@ impl Recorder {
             data: redact::shared().redact_value(&data),
         };
         let entry = LedgerEntry::Note(note);
-        if self.bookkeeping.form(caller, Kind::Throttled(method), size_of(&entry)) == RecordForm::Full {
+        if self.bookkeeping.form(caller, Kind::Throttled(method), size_of(&entry)) == RecordDetail::Full {
             report_unwritten(self.ledger.append(&entry));
         }
     }
@@ -339,7 +339,8 @@ mod tests {
         let bookkeeping = Bookkeeping::new(Some(MAX));
         let (start, kind) = (Instant::now(), Kind::Refusal(RefusalCode::RateLimited));
         let mut state = bookkeeping.state();
-        let full = (0..1000).filter(|_| state.form(&caller(1), kind, 500, start) == RecordForm::Full).count();
+        let full =
+            (0..1000).filter(|_| state.form(&caller(1), kind, 500, start) == RecordDetail::Full).count();
         assert_eq!(full, 64);
         assert!(state.take_ended(start).is_empty(), "the window has not ended");
         let ended = state.take_ended(start + groups::WINDOW);
@@ -356,7 +357,7 @@ mod tests {
         let (start, kind) = (Instant::now(), Kind::Refusal(RefusalCode::PathForbidden));
         let mut state = bookkeeping.state();
         let mut full = |pid| {
-            (0..10_000).filter(|_| state.form(&caller(pid), kind, 744, start) == RecordForm::Full).count()
+            (0..10_000).filter(|_| state.form(&caller(pid), kind, 744, start) == RecordDetail::Full).count()
         };
         // The burst of one caller is a 64th of the limit, that of all a 32nd.
         let (first, second, third) = (full(1), full(2), full(3));
@@ -376,7 +377,7 @@ mod tests {
             for pid in 0..40 {
                 for _ in 0..50 {
                     seen += 1;
-                    if state.form(&caller(pid), kind, 1000, now) == RecordForm::Full {
+                    if state.form(&caller(pid), kind, 1000, now) == RecordDetail::Full {
                         (written, recorded) = (written + 1256, recorded + 1);
                     }
                 }
@@ -398,7 +399,7 @@ mod tests {
         let (start, mut state) = (Instant::now(), bookkeeping.state());
         for pid in 0..100 {
             let kind = Kind::Refusal(RefusalCode::PathForbidden);
-            assert_eq!(state.form(&caller(pid), kind, 100, start), RecordForm::Counted);
+            assert_eq!(state.form(&caller(pid), kind, 100, start), RecordDetail::Counted);
         }
         assert!(state.take_ended(start + groups::WINDOW).is_empty(), "merged");
         let ended = state.take_ended(start + groups::WINDOW + groups::MACHINE_WINDOW);

@@ -10,7 +10,7 @@ use tool::result::{RepeatedCall, ResultMetadata};
 use tool::{Failure, FailureKind, Refusal, RefusalCode, ToolOutput, ToolResult};
 
 use super::{Recorder, metadata, redacted, stages, subject};
-use crate::bookkeeping::{Kind, RecordForm, size_of};
+use crate::bookkeeping::{Kind, RecordDetail, size_of};
 use crate::call::PipelineCall;
 use crate::idempotency::EarlierCall;
 
@@ -42,8 +42,8 @@ impl Recorder {
         });
         let form = self.bookkeeping.form(&call.header.caller, kind, size_of(&entry));
         let written = match form {
-            RecordForm::Full => self.ledger.append(&entry).map(|_| true),
-            RecordForm::Counted => Ok(false),
+            RecordDetail::Full => self.ledger.append(&entry).map(|_| true),
+            RecordDetail::Counted => Ok(false),
         };
         let recorded = matches!(written, Ok(true));
         if let Err(error) = written {
@@ -132,8 +132,8 @@ impl Recorder {
         };
         let entry = LedgerEntry::Note(note);
         let recorded = match self.bookkeeping.form(&call.header.caller, Kind::Repeat(of), size_of(&entry)) {
-            RecordForm::Full => self.ledger.append(&entry).is_ok(),
-            RecordForm::Counted => false,
+            RecordDetail::Full => self.ledger.append(&entry).is_ok(),
+            RecordDetail::Counted => false,
         };
         let output_digest = outcome.as_ref().and_then(|outcome| outcome.output_digest.clone());
         let edited = decision.arguments_digest != call.arguments_digest;
