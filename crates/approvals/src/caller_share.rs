@@ -1,5 +1,5 @@
 //! Limits of what the callers of one user hold at the same time: open approval requests, worker sessions. A caller is
-//! a process, whatever client names it gives itself and whatever worker sessions it opens.
+//! a process, under all of its client names and in all worker sessions that it opens.
 
 use tool::Caller;
 
@@ -38,8 +38,8 @@ impl CallerShare {
         if of_caller >= self.per_caller {
             return Err(ShareExceeded::Caller(self.per_caller));
         }
-        let most = if of_caller < self.small { self.per_user } else { self.per_user - self.reserved };
-        if of_user >= most { Err(ShareExceeded::User(most)) } else { Ok(()) }
+        let max = if of_caller < self.small { self.per_user } else { self.per_user - self.reserved };
+        if of_user >= max { Err(ShareExceeded::User(max)) } else { Ok(()) }
     }
 }
 

@@ -147,7 +147,7 @@ fn check(hash: &Mutex<PinHash>, attempts: &PinAttempts, entered_pin: Option<Stri
     let hash = match &*lock_hash(hash) {
         Ok(None) => return Ok(()),
         Ok(Some(hash)) => hash.clone(),
-        Err(why) => return Err(PinError::File(why.clone())),
+        Err(reason) => return Err(PinError::File(reason.clone())),
     };
     let entered_pin = entered_pin.ok_or(PinError::Missing)?;
     attempts.attempt(|| is_match(&hash, &entered_pin))

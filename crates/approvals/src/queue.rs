@@ -89,7 +89,7 @@ pub(crate) enum RequestState {
     /// Withdrawn: by the caller, because the effect or a rule changed, or because the operator edited the
     /// call.
     Void {
-        why: String,
+        reason: String,
     },
 }
 
@@ -210,8 +210,8 @@ impl ApprovalQueue {
         }
         let callers = open().map(|queued| &*queued.terms.call.caller);
         OPEN_SHARE.check(caller, callers).map_err(|exceeded| match exceeded {
-            ShareExceeded::Caller(most) => CapacityError::Caller(most),
-            ShareExceeded::User(most) => CapacityError::User(most),
+            ShareExceeded::Caller(max) => CapacityError::Caller(max),
+            ShareExceeded::User(max) => CapacityError::User(max),
         })
     }
 
@@ -287,7 +287,7 @@ impl ApprovalQueue {
             }
             RequestState::Denied { message, .. } => Err(UnusableApproval::Denied(message.clone())),
             RequestState::Used => Err(UnusableApproval::Used),
-            RequestState::Void { why } => Err(UnusableApproval::Void(why.clone())),
+            RequestState::Void { reason } => Err(UnusableApproval::Void(reason.clone())),
         }
     }
 
@@ -313,9 +313,9 @@ impl ApprovalQueue {
     }
 
     /// Proposes the withdrawal of a pending request or an unused approval.
-    pub(crate) fn propose_void(&self, id: &str, why: &str) -> Option<ApprovalEventEntry> {
+    pub(crate) fn propose_void(&self, id: &str, reason: &str) -> Option<ApprovalEventEntry> {
         let queued = self.requests.get(id).filter(|queued| queued.state.is_open())?;
-        Some(request_entry(id, queued, ApprovalEvent::Void, None, json!({"why": why})))
+        Some(request_entry(id, queued, ApprovalEvent::Void, None, json!({"why": reason})))
     }
 
     /// Proposes the expiry of everything that has expired at `now`.
@@ -386,7 +386,7 @@ impl ApprovalQueue {
             ApprovalEvent::Expired => self.set_state(id, RequestState::Expired),
             ApprovalEvent::Used => self.set_state(id, RequestState::Used),
             ApprovalEvent::Void | ApprovalEvent::Revoked | ApprovalEvent::Other => {
-                self.set_state(id, RequestState::Void { why: text("why").unwrap_or_default() });
+                self.set_state(id, RequestState::Void { reason: text("why").unwrap_or_default() });
             }
         }
     }

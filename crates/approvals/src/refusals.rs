@@ -33,11 +33,11 @@ pub fn denied_before_refusal(tool: &str, id: &str, message: Option<String>) -> B
 /// Refusal of a call because too many requests are pending.
 pub fn capacity_refusal(tool: &str, full: CapacityError) -> Box<Refusal> {
     let pending = match full {
-        CapacityError::Total(most) => format!("{most} approval requests are pending"),
-        CapacityError::User(most) => {
-            format!("{most} approval requests of this user are pending, over all client names")
+        CapacityError::Total(max) => format!("{max} approval requests are pending"),
+        CapacityError::User(max) => {
+            format!("{max} approval requests of this user are pending, over all client names")
         }
-        CapacityError::Caller(most) => format!("{most} approval requests of this caller are pending"),
+        CapacityError::Caller(max) => format!("{max} approval requests of this caller are pending"),
     };
     let reason = format!("Permission denied: Approval is required, but {pending} already");
     let refusal = Refusal::new(tool, RefusalCode::Busy, reason).with_detail("too_many_approvals");

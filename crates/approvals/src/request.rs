@@ -234,7 +234,7 @@ fn hides_tokens_only(text: &str, redacted: &str) -> bool {
 
 /// Start of a mask.
 const MASK_PREFIX: &str = "[redacted:";
-/// Name of the mask for a value that was recognised by the name before it, whatever the value looks like.
+/// Name of the mask for a value that was recognised by the name before it and not by its own form.
 const ASSIGNMENT_MASK: &str = "assignment";
 const MAX_TOKEN_BYTES: usize = 512;
 

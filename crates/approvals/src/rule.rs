@@ -61,7 +61,7 @@ enum RuleSubject {
         #[serde(default)]
         others: Option<String>,
     },
-    /// Calls with exactly these arguments, if nothing else says what the call reaches.
+    /// Calls with exactly these arguments, if nothing else describes what the call reaches.
     Arguments { digest: String },
 }
 

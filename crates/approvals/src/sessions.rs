@@ -1,4 +1,4 @@
-//! Worker sessions: what an orchestrator lets a worker do. Each session has an allowlist and, per turn, a hop
+//! Worker sessions: the tools that an orchestrator permits to a worker. Each session has an allowlist and, per turn, a hop
 //! budget and a cost cap. A worker can neither omit its session nor raise its limits: the worker socket
 //! determines the session of a call, and the terms of a session never change.
 
@@ -79,12 +79,12 @@ pub enum SessionError {
     /// The requested terms are invalid.
     #[error(transparent)]
     Terms(#[from] TermsError),
-    /// The caller has too many open sessions, whatever client names it uses.
-    #[error("this process has {0} open sessions, the most of one process: close one first")]
+    /// The caller has too many open sessions, under all of its client names.
+    #[error("this process has {0} open sessions, the limit for one process: close one first")]
     TooMany(usize),
     /// The caller has too many named sessions, which stay open without a connection.
     #[error(
-        "this process has {0} named sessions, the most of one process: close one, or open one without a name"
+        "this process has {0} named sessions, the limit for one process: close one, or open one without a name"
     )]
     TooManyNamed(usize),
     /// All callers of the user together have too many open sessions.
@@ -130,7 +130,7 @@ impl SessionTable {
         let shown = terms.to_json(registry);
         let session_id = fresh_session_id();
         let data = json!({"name": name, "by": by, "terms": shown});
-        // Charged for its end too, which is then recorded whatever the budget.
+        // Charged for its end too, which is recorded even if the budget is used up by then.
         charge(&by, data.to_string().len() + CLOSE_BYTES)?;
         record(ledger, &session_id, SessionEvent::Opened, &data)?;
         let session = WorkerSession {
@@ -166,16 +166,16 @@ impl SessionTable {
         let list = self.lock();
         let open = list.values().map(|session| session.opened_by());
         OPEN_SHARE.check(by, open).map_err(|exceeded| match exceeded {
-            ShareExceeded::Caller(most) => SessionError::TooMany(most),
-            ShareExceeded::User(most) => SessionError::TooManyOfUser(most),
+            ShareExceeded::Caller(max) => SessionError::TooMany(max),
+            ShareExceeded::User(max) => SessionError::TooManyOfUser(max),
         })?;
         if !named {
             return Ok(());
         }
         let named = list.values().filter(|session| session.name.is_some()).map(|session| session.opened_by());
         NAMED_SHARE.check(by, named).map_err(|exceeded| match exceeded {
-            ShareExceeded::Caller(most) => SessionError::TooManyNamed(most),
-            ShareExceeded::User(most) => SessionError::TooManyOfUser(most),
+            ShareExceeded::Caller(max) => SessionError::TooManyNamed(max),
+            ShareExceeded::User(max) => SessionError::TooManyOfUser(max),
         })
     }
 

@@ -63,8 +63,8 @@ impl Approvals {
         let lines = rule_lines(&rule, lasting.duration);
         let text = lines.join("\n");
         if redact::shared().redact_text(&text) != text.as_str() {
-            let why = "it would contain what looks like a secret: this call can only be approved once";
-            return Err(DecideError::InvalidRule(why.to_owned()));
+            let reason = "it would contain what looks like a secret: this call can only be approved once";
+            return Err(DecideError::InvalidRule(reason.to_owned()));
         }
         if lasting.displayed.as_ref() != Some(&lines) {
             return Err(DecideError::NotDisplayed { lines });

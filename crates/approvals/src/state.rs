@@ -270,9 +270,9 @@ impl Approvals {
     }
 
     /// Withdraws a request.
-    pub async fn void(&self, id: &str, why: &str) {
+    pub async fn void(&self, id: &str, reason: &str) {
         let _guard = self.change_lock.lock().await;
-        let proposed = self.queue().propose_void(id, why);
+        let proposed = self.queue().propose_void(id, reason);
         if let Some(void) = proposed
             && let Err(error) = self.record(void).await
         {

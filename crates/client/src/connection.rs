@@ -184,7 +184,7 @@ fn check_peer_uid(stream: UnixStream, socket: &Path) -> Result<UnixStream, Clien
 }
 
 fn parse_response(mut answer: Value) -> Result<Value, ClientError> {
-    let garbled = |what: &str| ClientError::InvalidReply(what.to_owned());
+    let garbled = |reason: &str| ClientError::InvalidReply(reason.to_owned());
     match (answer.get_mut("result").map(Value::take), answer.get_mut("error").map(Value::take)) {
         (Some(result), None) => Ok(result),
         (None, Some(error)) => {

@@ -92,11 +92,11 @@ impl McpError {
         }
     }
 
-    /// Converts the error into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, server_text: &str) -> Failure {
-        let hint = match server_text.trim() {
+    /// Converts the error into a tool failure. `stderr_tail` is the end of the server's standard error.
+    pub(crate) fn into_failure(self, stderr_tail: &str) -> Failure {
+        let hint = match stderr_tail.trim() {
             "" => "run the server command of the manifest by hand to see the problem".to_owned(),
-            server_text => format!("its last output: {server_text}"),
+            stderr_tail => format!("its last output: {stderr_tail}"),
         };
         let failed = |kind, error: &McpError| Failure::new(kind, error.to_string());
         match self {
@@ -153,22 +153,24 @@ impl CallAbort {
         )
     }
 
-    /// Converts the reason into a tool failure. `said` is the end of the server's standard error.
-    pub(crate) fn into_failure(self, text: &str, recorded_permit: &RecordedPermit) -> Failure {
+    /// Converts the reason into a tool failure. `stderr_tail` is the end of the server's standard error.
+    pub(crate) fn into_failure(self, stderr_tail: &str, recorded_permit: &RecordedPermit) -> Failure {
         match self {
             CallAbort::Rejected(failure) => failure,
-            CallAbort::BeforeCall(error) => error.into_failure(text),
+            CallAbort::BeforeCall(error) => error.into_failure(stderr_tail),
             CallAbort::AfterCall(error)
                 if error.may_have_happened() && is_recorded_as_change(recorded_permit) =>
             {
                 let message = format!("{error}; the call may have taken effect");
-                let hint = match text.trim() {
+                let hint = match stderr_tail.trim() {
                     "" => "check its effect first; Sinew does not retry".to_owned(),
-                    text => format!("check its effect first; Sinew does not retry; last output: {text}"),
+                    stderr_tail => {
+                        format!("check its effect first; Sinew does not retry; last output: {stderr_tail}")
+                    }
                 };
                 Failure::new(FailureKind::Interrupted, message).with_hint(hint)
             }
-            CallAbort::AfterCall(error) => error.into_failure(text),
+            CallAbort::AfterCall(error) => error.into_failure(stderr_tail),
             CallAbort::TimedOut => CallAbort::timeout_failure(),
         }
     }

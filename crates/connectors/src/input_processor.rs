@@ -35,8 +35,8 @@ impl InputProcessor {
         arguments: Arguments,
         permit: &Permit,
     ) -> Result<Arguments, Failure> {
-        let failed = |why: String| {
-            let message = format!("nothing was run: the arguments could not be processed: {why}");
+        let failed = |reason: String| {
+            let message = format!("nothing was run: the arguments could not be processed: {reason}");
             Failure::new(FailureKind::Crashed, message)
                 .with_hint("the tool's processor failed: fix its manifest")
         };

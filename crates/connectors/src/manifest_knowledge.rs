@@ -137,7 +137,7 @@ pub fn functions_with_examples(manifest: &Manifest) -> Vec<FunctionExample> {
     for (command, definition) in manifest.tools() {
         let command = &command.name;
         let Some(example) = success(command) else { continue };
-        // A validator sees the arguments after defaults are filled in.
+        // A validator receives the arguments after defaults are filled in.
         let mut input = example.input;
         for parameter in definition.parameters() {
             if let Some(default) = parameter.default.clone() {

@@ -46,8 +46,9 @@ impl MetaTool {
                 return Err(with_step_results(step_failure(step, result), &step_results));
             }
         }
-        let value =
-            plan.output(&step_results).map_err(|why| with_step_results(invalid_plan(&why), &step_results))?;
+        let value = plan
+            .output(&step_results)
+            .map_err(|reason| with_step_results(invalid_plan(&reason), &step_results))?;
         self.output_processor.process(ToolOutput { value, ..ToolOutput::default() }).await
     }
 
@@ -60,7 +61,7 @@ impl MetaTool {
                 CallPlan::parse(computed.map_err(|error| invalid_plan(&error.to_string()))?)
             }
         };
-        plan.map_err(|why| invalid_plan(&why))
+        plan.map_err(|reason| invalid_plan(&reason))
     }
 
     async fn run_step(
@@ -71,13 +72,13 @@ impl MetaTool {
         deadline: Instant,
     ) -> Result<ToolResult, Failure> {
         if !self.may_call(&step.tool) {
-            let why = format!(
+            let reason = format!(
                 "`{}` is not among its aggregates",
                 tool::text::shorten(&step.tool, tool::text::MAX_QUOTED_CHARS)
             );
-            return Err(invalid_plan(&why));
+            return Err(invalid_plan(&reason));
         }
-        let arguments = step.resolved_arguments(step_results).map_err(|why| invalid_plan(&why))?;
+        let arguments = step.resolved_arguments(step_results).map_err(|reason| invalid_plan(&reason))?;
         let call = InnerCall {
             tool: step.tool.clone(),
             arguments,
@@ -98,8 +99,8 @@ impl MetaTool {
 }
 
 /// Builds the failure for an invalid plan of the helper.
-fn invalid_plan(why: &str) -> Failure {
-    let message = format!("the plan of this tool cannot be executed: {why}");
+fn invalid_plan(reason: &str) -> Failure {
+    let message = format!("the plan of this tool cannot be executed: {reason}");
     Failure::new(FailureKind::Crashed, message).with_hint("this is an error in its manifest, not in the call")
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 /// Limit of steps, because a helper may be faulty.
 pub(crate) const MAX_STEPS: usize = 16;
-/// Key of a reference object, which stands for a part of an earlier result.
+/// Key of a reference object, which refers to a part of an earlier result.
 pub(crate) const REFERENCE_KEY: &str = "$from";
 /// Size limit of the resolved arguments of a step or of the final output: a short reference can stand for a
 /// large output and can be repeated many times.
@@ -295,8 +295,8 @@ mod tests {
         };
         assert!(plan(4).steps[0].resolved_arguments(&given).is_ok() && plan(4).output(&given).is_ok());
         for count in [5, 20_000] {
-            let why = plan(count).steps[0].resolved_arguments(&given).unwrap_err();
-            assert!(why.contains("larger than"), "{why}");
+            let reason = plan(count).steps[0].resolved_arguments(&given).unwrap_err();
+            assert!(reason.contains("larger than"), "{reason}");
             assert!(plan(count).output(&given).is_err());
         }
         given.insert("one".to_owned(), json!({"output": vec![0; MAX_RESOLVED_BYTES / VALUE_OVERHEAD_BYTES]}));

@@ -45,7 +45,7 @@ pub struct SkippedTool {
     /// Tool name.
     pub name: String,
     /// Reason.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Executor with the origin digest of its tool.
@@ -109,7 +109,7 @@ impl Connectors {
         let mut skipped = Vec::new();
         for (name, tool) in made.into_iter().flatten() {
             let added = tool.and_then(|tool| registry.add(tool).map_err(|error| error.to_string()));
-            skipped.extend(added.err().map(|why| SkippedTool { name, why }));
+            skipped.extend(added.err().map(|reason| SkippedTool { name, reason }));
         }
         skipped
     }
@@ -226,10 +226,10 @@ impl Connectors {
     fn check_origin(&self, tool: &str, executor: Arc<dyn ToolExecutor>, origin: String) -> ToolBody {
         match self.accepted_origins.get(tool) {
             Some(accepted) if *accepted != origin => {
-                let why = format!("the program of `{tool}` is not the accepted one");
+                let reason = format!("the program of `{tool}` is not the accepted one");
                 let hint = "it was replaced while no daemon ran; review it, then run `sinew reload --accept`"
                     .to_owned();
-                (Arc::new(Uncallable { why, hint }), format!("not {origin}"))
+                (Arc::new(Uncallable { reason, hint }), format!("not {origin}"))
             }
             _ => (executor, origin),
         }
@@ -327,8 +327,8 @@ pub fn find_unregistrable(manifests: &[Manifest]) -> Vec<(&Manifest, SkippedTool
             let promised = promised.and(key_requirement.map_or(Ok(()), check_key_header));
             let body = Arc::new(uncallable(manifest));
             let registered = registry.register(definition.clone(), body).map_err(|error| error.to_string());
-            if let Err(why) = promised.and(registered) {
-                found.push((manifest, SkippedTool { name: definition.name().to_string(), why }));
+            if let Err(reason) = promised.and(registered) {
+                found.push((manifest, SkippedTool { name: definition.name().to_string(), reason }));
             }
         }
     }
@@ -353,13 +353,13 @@ fn uncallable(manifest: &Manifest) -> Uncallable {
         ) => "a server on the network needs `url:`".to_owned(),
         None => format!("add `{kind}_specific:` to {}", manifest.path().display()),
     };
-    Uncallable { why: format!("the manifest `{id}` does not state how the tool runs"), hint }
+    Uncallable { reason: format!("the manifest `{id}` does not state how the tool runs"), hint }
 }
 
 /// Returns the executor of a command whose arguments are not stated.
 fn unclear(manifest: &Manifest, command: &ManifestCommandSpec) -> Uncallable {
     Uncallable {
-        why: format!(
+        reason: format!(
             "nothing was run: the command `{}` does not state the arguments of its program",
             command.name
         ),
@@ -369,13 +369,13 @@ fn unclear(manifest: &Manifest, command: &ManifestCommandSpec) -> Uncallable {
 
 /// Executor of a tool that is listed but cannot be called, and the reason.
 struct Uncallable {
-    why: String,
+    reason: String,
     hint: String,
 }
 
 impl ToolExecutor for Uncallable {
     fn run(&self, _: Arc<RecordedPermit>) -> ExecutorFuture {
-        let failure = Failure::new(FailureKind::NotFound, self.why.clone()).with_hint(self.hint.clone());
+        let failure = Failure::new(FailureKind::NotFound, self.reason.clone()).with_hint(self.hint.clone());
         Box::pin(async move { Err(failure) })
     }
 }

@@ -5,7 +5,6 @@
 //! that mode, rate limits, bounds and effect are those of the moment in which it runs.
 
 mod argument_edit;
-mod explain_record;
 mod forecast;
 
 use std::sync::Arc;

@@ -37,7 +37,7 @@ const THIRTY_DAYS: f64 = 30.0 * 24.0 * 60.0 * 60.0;
 /// Share of one caller in the machine-wide budget.
 const CALLER_SHARE: f64 = 0.5;
 /// Maximum number of callers with their own budget. Further callers use only the machine-wide budget.
-const MOST_CALLERS: usize = 1024;
+const MAX_CALLERS: usize = 1024;
 /// Sealing and framing of a line, which the size of its entry does not include.
 const LINE_OVERHEAD: usize = 256;
 
@@ -69,7 +69,7 @@ impl Kind {
     /// Returns the maximum number of records of this kind that are written in full per window, or `None` if
     /// only the budget limits them. Further records are counted. The limit is higher for calls, because a
     /// caller can look up a call id.
-    fn most_in_full(self) -> Option<u32> {
+    fn max_in_full(self) -> Option<u32> {
         match self {
             Kind::Refusal(RefusalCode::RateLimited | RefusalCode::LedgerUnavailable) | Kind::Repeat(_) => {
                 Some(64)
@@ -82,7 +82,7 @@ impl Kind {
 
 /// Level of detail with which a record is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum RecordDetail {
     Full,
     /// Counted only. The count is written at the end of the window.
     Counted,
@@ -152,9 +152,9 @@ impl Bookkeeping {
     }
 
     /// Decides the form of a record. The operator's own are always written in full.
-    pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> Form {
+    pub(crate) fn form(&self, caller: &Caller, kind: Kind, bytes: usize) -> RecordDetail {
         if caller.endpoint.party() != EndpointParty::Agents {
-            return Form::Full;
+            return RecordDetail::Full;
         }
         let form = self.state().form(caller, kind, bytes, Instant::now());
         self.begun.notify_one();
@@ -187,10 +187,10 @@ impl State {
             return Err(CLOSED_RETRY);
         }
         let cost = f64::from(u32::try_from(bytes.saturating_add(LINE_OVERHEAD)).unwrap_or(u32::MAX));
-        if self.callers.len() >= MOST_CALLERS && !self.callers.contains_key(&caller) {
+        if self.callers.len() >= MAX_CALLERS && !self.callers.contains_key(&caller) {
             self.callers.retain(|_, bucket| !bucket.is_full(now));
         }
-        let has_place = self.callers.len() < MOST_CALLERS || self.callers.contains_key(&caller);
+        let has_place = self.callers.len() < MAX_CALLERS || self.callers.contains_key(&caller);
         let own = has_place.then(|| self.callers.entry(caller).or_insert_with(|| self.caller_bucket.clone()));
         let wait = self.machine.wait(cost, now);
         match own {
@@ -208,18 +208,18 @@ impl State {
         Ok(())
     }
 
-    fn form(&mut self, caller: &Caller, kind: Kind, bytes: usize, now: Instant) -> Form {
+    fn form(&mut self, caller: &Caller, kind: Kind, bytes: usize, now: Instant) -> RecordDetail {
         let key = caller.key();
-        let most = kind.most_in_full();
+        let most = kind.max_in_full();
         let is_used_up = most.is_some_and(|most| self.groups.in_full(&key, kind, now) >= most);
         if is_used_up || self.charge(key, bytes, now).is_err() {
             self.groups.find_or_begin(key, caller, kind, now).add(1, wall_clock());
-            return Form::Counted;
+            return RecordDetail::Counted;
         }
         if most.is_some() {
             self.groups.find_or_begin(key, caller, kind, now).in_full += 1;
         }
-        Form::Full
+        RecordDetail::Full
     }
 
     /// Removes and returns the groups whose window has ended. Groups over the budget are merged into machine-wide groups instead.
@@ -279,7 +279,7 @@ impl Recorder {
             data: redact::shared().redact_value(&data),
         };
         let entry = LedgerEntry::Note(note);
-        if self.bookkeeping.form(caller, Kind::Throttled(method), size_of(&entry)) == Form::Full {
+        if self.bookkeeping.form(caller, Kind::Throttled(method), size_of(&entry)) == RecordDetail::Full {
             report_unwritten(self.ledger.append(&entry));
         }
     }
@@ -339,7 +339,8 @@ mod tests {
         let bookkeeping = Bookkeeping::new(Some(MAX));
         let (start, kind) = (Instant::now(), Kind::Refusal(RefusalCode::RateLimited));
         let mut state = bookkeeping.state();
-        let full = (0..1000).filter(|_| state.form(&caller(1), kind, 500, start) == Form::Full).count();
+        let full =
+            (0..1000).filter(|_| state.form(&caller(1), kind, 500, start) == RecordDetail::Full).count();
         assert_eq!(full, 64);
         assert!(state.take_ended(start).is_empty(), "the window has not ended");
         let ended = state.take_ended(start + groups::WINDOW);
@@ -355,8 +356,9 @@ mod tests {
         let bookkeeping = Bookkeeping::new(Some(MAX));
         let (start, kind) = (Instant::now(), Kind::Refusal(RefusalCode::PathForbidden));
         let mut state = bookkeeping.state();
-        let mut full =
-            |pid| (0..10_000).filter(|_| state.form(&caller(pid), kind, 744, start) == Form::Full).count();
+        let mut full = |pid| {
+            (0..10_000).filter(|_| state.form(&caller(pid), kind, 744, start) == RecordDetail::Full).count()
+        };
         // The burst of one caller is a 64th of the limit, that of all a 32nd.
         let (first, second, third) = (full(1), full(2), full(3));
         assert_eq!((first, second, third), (1048, 1048, 1));
@@ -375,7 +377,7 @@ mod tests {
             for pid in 0..40 {
                 for _ in 0..50 {
                     seen += 1;
-                    if state.form(&caller(pid), kind, 1000, now) == Form::Full {
+                    if state.form(&caller(pid), kind, 1000, now) == RecordDetail::Full {
                         (written, recorded) = (written + 1256, recorded + 1);
                     }
                 }
@@ -397,7 +399,7 @@ mod tests {
         let (start, mut state) = (Instant::now(), bookkeeping.state());
         for pid in 0..100 {
             let kind = Kind::Refusal(RefusalCode::PathForbidden);
-            assert_eq!(state.form(&caller(pid), kind, 100, start), Form::Counted);
+            assert_eq!(state.form(&caller(pid), kind, 100, start), RecordDetail::Counted);
         }
         assert!(state.take_ended(start + groups::WINDOW).is_empty(), "merged");
         let ended = state.take_ended(start + groups::WINDOW + groups::MACHINE_WINDOW);

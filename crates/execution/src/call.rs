@@ -87,7 +87,7 @@ pub(crate) struct PipelineCall {
     pub(crate) origin: CallOrigin,
     pub(crate) started: Instant,
     pub(crate) deadline: Option<Instant>,
-    /// Digest used wherever the arguments themselves must not appear.
+    /// Digest that replaces the arguments where they must not appear.
     pub(crate) arguments_digest: SharedText,
     /// Snapshot for the whole pass through the pipeline; a reload meanwhile does not change it.
     pub(crate) snapshot: Arc<ConfigSnapshot>,

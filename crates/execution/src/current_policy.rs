@@ -67,7 +67,7 @@ impl CurrentPolicy {
 
 /// Maximum number of concurrent calls: the limit of the policy, capped by `MAX_RUNNING`.
 pub(crate) fn max_running_calls(snapshot: &ConfigSnapshot, mode: Mode) -> usize {
-    let allowed = snapshot.policy.max_concurrent_tasks(mode).and_then(|most| usize::try_from(most).ok());
+    let allowed = snapshot.policy.max_concurrent_tasks(mode).and_then(|max| usize::try_from(max).ok());
     allowed.unwrap_or(MAX_RUNNING).min(MAX_RUNNING)
 }
 

@@ -109,20 +109,21 @@ impl ToolExecutionLayer {
             ExplanationAudience::Caller if mode == self.mode() => EffectPolicy::Recorded,
             ExplanationAudience::Caller => EffectPolicy::Skip,
         };
-        let same_arguments = self.current.recording.is_active().then(|| arguments.clone());
+        let original_arguments = self.current.recording.is_active().then(|| arguments.clone());
         let (mut call, mut judged) = explain_guarded(self, call, arguments, effect_policy).await;
-        let snapshot = judged.1.0.refusal().and_then(|refusal| self.recording_for(&call, refusal));
-        if let (Some(snapshot), Some(same)) = (snapshot, same_arguments) {
-            let (recorded, mut again) =
-                explain_guarded(self, call.with_recording(snapshot), same, effect_policy).await;
+        let snapshot =
+            judged.finding.refusal().and_then(|refusal| self.current.recording_for(&call, refusal));
+        if let (Some(snapshot), Some(original)) = (snapshot, original_arguments) {
+            let (recorded, mut rejudged) =
+                explain_guarded(self, call.with_recording(snapshot), original, effect_policy).await;
             call = recorded;
             // A call that the recording does not permit is refused as if there were none.
-            if !matches!(again.1.0, ExplainedVerdict::Deny { .. }) {
-                again.2.push("only while calls in this workspace are recorded".to_owned());
-                judged = again;
+            if !matches!(rejudged.finding, ExplainedVerdict::Deny { .. }) {
+                rejudged.notes.push("only while calls in this workspace are recorded".to_owned());
+                judged = rejudged;
             }
         }
-        let (tool_name, (finding, rules), notes) = judged;
+        let ExplainedCall { tool_name, finding, rules, notes } = judged;
         let policy_hash = call.snapshot.policy.hash().to_owned();
         let mut explanation = Explanation { tool_name, mode, finding, rules, policy_hash, notes };
         if audience == ExplanationAudience::Caller {
@@ -132,8 +133,19 @@ impl ToolExecutionLayer {
     }
 }
 
-/// Explained call: the registered name of the tool, the verdict with its rules, and notes.
-type ExplainedCall = (String, (ExplainedVerdict, Vec<RuleRef>), Vec<String>);
+/// Verdict on a call, with the registered name of its tool.
+struct ExplainedCall {
+    tool_name: String,
+    finding: ExplainedVerdict,
+    rules: Vec<RuleRef>,
+    notes: Vec<String>,
+}
+
+impl ExplainedCall {
+    fn new(tool_name: String, (finding, rules): (ExplainedVerdict, Vec<RuleRef>)) -> Self {
+        ExplainedCall { tool_name, finding, rules, notes: Vec::new() }
+    }
+}
 
 /// Like `explain_call`, and survives a panic in a stage.
 async fn explain_guarded(
@@ -143,13 +155,13 @@ async fn explain_guarded(
     effect_policy: EffectPolicy,
 ) -> (PipelineCall, ExplainedCall) {
     let judged = AssertUnwindSafe(explain_call(layer, &call, arguments, effect_policy)).catch_unwind().await;
-    let fault = || (call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call))), Vec::new());
+    let fault =
+        || ExplainedCall::new(call.tool_name.to_string(), explain_verdict(Err(internal_fault(&call))));
     let judged = judged.unwrap_or_else(|_| fault());
     (call, judged)
 }
 
-/// Runs the stages without side effects. Returns the registered name of the tool with the verdict and its
-/// rules, and notes.
+/// Runs the stages without side effects.
 async fn explain_call(
     layer: &ToolExecutionLayer,
     call: &PipelineCall,
@@ -158,29 +170,27 @@ async fn explain_call(
 ) -> ExplainedCall {
     let (earlier, tool) = match look_up_admitted(layer, call, &arguments).await {
         Ok(known) => known,
-        Err(refusal) => return (refusal.tool.clone(), explain_verdict(Err(refusal)), Vec::new()),
+        Err(refusal) => return ExplainedCall::new(refusal.tool.clone(), explain_verdict(Err(refusal))),
     };
-    let name = tool.definition().name().to_string();
+    let tool_name = tool.definition().name().to_string();
     if let Some(earlier) = earlier {
         let id = earlier.decision.call.call_id.to_string();
-        return (
-            name,
-            (ExplainedVerdict::Permit, vec![RuleRef { file: "ledger".into(), line: 0, id: id.into() }]),
-            Vec::new(),
-        );
+        let rule = RuleRef { file: "ledger".into(), line: 0, id: id.into() };
+        return ExplainedCall::new(tool_name, (ExplainedVerdict::Permit, vec![rule]));
     }
     let cx = &layer.stage_context(call, tool);
-    match pipeline::check_and_judge(cx, arguments).await {
+    let (explained, notes) = match pipeline::check_and_judge(cx, arguments).await {
         Ok(Verdict::ApprovalRequired(question)) => {
             let notes = refused_services(tool, question.permit()).unwrap_or_else(|(_, notes)| notes);
-            (name, explain_approval(cx, &layer.throttle, question, effect_policy).await, notes)
+            (explain_approval(cx, &layer.throttle, question, effect_policy).await, notes)
         }
         Ok(Verdict::Permit(permit)) => match refused_services(tool, &permit) {
-            Ok(notes) => (name, explain_verdict(Ok(Verdict::Permit(permit))), notes),
-            Err((denial, notes)) => (name, explain_verdict(Ok(Verdict::Denial(denial))), notes),
+            Ok(notes) => (explain_verdict(Ok(Verdict::Permit(permit))), notes),
+            Err((denial, notes)) => (explain_verdict(Ok(Verdict::Denial(denial))), notes),
         },
-        verdict => (name, explain_verdict(verdict), Vec::new()),
-    }
+        verdict => (explain_verdict(verdict), Vec::new()),
+    };
+    ExplainedCall { notes, ..ExplainedCall::new(tool_name, explained) }
 }
 
 /// Returns a note for each service of the tool that the policy refuses. Fails with the denial of the last one if it
@@ -207,7 +217,8 @@ async fn look_up_admitted<'a>(
     arguments: &Value,
 ) -> Result<(Option<EarlierCall>, &'a Arc<Tool>), Box<Refusal>> {
     layer.check_admission(call)?;
-    let earlier = idempotency::find_earlier_call(&layer.recent_keys, &layer.recorder.ledger, call).await?;
+    let earlier =
+        idempotency::find_earlier_call(&layer.idempotency_keys, &layer.recorder.ledger, call).await?;
     Ok((earlier, look_up(call, arguments)?))
 }
 

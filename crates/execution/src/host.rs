@@ -82,7 +82,7 @@ pub struct Host {
     pub on_permit: OnPermit,
     /// Answer for a call that needs approval.
     pub on_approval: OnApproval,
-    /// Home directory that `~` stands for in the host's paths.
+    /// Home directory that `~` denotes in the host's paths.
     pub user_home: Option<PathBuf>,
     /// Tools by name or name prefix.
     pub tools: Vec<(HostToolName, HostTool)>,

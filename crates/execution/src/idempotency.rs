@@ -20,22 +20,22 @@ const KEY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Smallest number of keys at which expired ones are removed.
 const MIN_KEYS_PRUNED: usize = 1024;
 
-/// Keys of the calls in the pipeline.
+/// Idempotency keys of the calls in the pipeline and of the last day. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct ActiveKeys(Arc<Mutex<HashMap<String, CancellationToken>>>);
+pub(crate) struct IdempotencyKeys {
+    /// Keys of the calls in the pipeline.
+    active: Arc<Mutex<HashMap<String, CancellationToken>>>,
+    /// Decided calls of the last day by key. Read from the ledger before the first use, so that neither a repeat
+    /// nor a new key depends on the index.
+    recent: Arc<OnceLock<Mutex<DecidedCalls>>>,
+}
 
 /// Exclusive claim of a call on its key, held until the outcome is recorded.
 pub(crate) struct KeyClaim {
     key: String,
-    keys: ActiveKeys,
-    recent: RecentKeys,
+    keys: IdempotencyKeys,
     ended: CancellationToken,
 }
-
-/// Decided calls of the last day by key. Read from the ledger before the first use, so that neither a repeat nor a
-/// new key depends on the index. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct RecentKeys(Arc<OnceLock<Mutex<DecidedCalls>>>);
 
 #[derive(Default)]
 struct DecidedCalls {
@@ -54,49 +54,42 @@ pub(crate) struct EarlierCall {
     pub(crate) at: Timestamp,
 }
 
-impl ActiveKeys {
+impl IdempotencyKeys {
     /// Claims a key, or returns a token that is cancelled when the current holder releases it.
-    fn claim(&self, key: &str, recent: &RecentKeys) -> Result<KeyClaim, CancellationToken> {
-        let mut keys = self.lock();
-        if let Some(ended) = keys.get(key) {
+    fn claim(&self, key: &str) -> Result<KeyClaim, CancellationToken> {
+        let mut active = lock(&self.active);
+        if let Some(ended) = active.get(key) {
             return Err(ended.clone());
         }
         let ended = CancellationToken::new();
-        keys.insert(key.to_owned(), ended.clone());
-        Ok(KeyClaim { key: key.to_owned(), keys: self.clone(), recent: recent.clone(), ended })
+        active.insert(key.to_owned(), ended.clone());
+        Ok(KeyClaim { key: key.to_owned(), keys: self.clone(), ended })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CancellationToken>> {
-        // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl KeyClaim {
-    /// Remembers that this call was decided with the key.
-    pub(crate) fn remember(&self, call: CallId) {
-        if let Some(calls) = self.recent.0.get() {
-            lock(calls).add(self.key.clone(), call, Timestamp::now());
-        }
-    }
-}
-
-impl RecentKeys {
     /// Calls of a key in the last day, oldest first. Blocking at the first use.
     fn calls(&self, ledger: &Ledger, key: &str) -> Result<Vec<CallId>, LedgerError> {
-        let calls = match self.0.get() {
+        let calls = match self.recent.get() {
             Some(calls) => calls,
             None => {
                 let restored = DecidedCalls::restore(ledger)?;
                 // Two calls may restore at once. Neither has added a decision, which needs the restored value.
-                let _ = self.0.set(Mutex::new(restored));
-                self.0.get().ok_or(LedgerError::Closed)?
+                let _ = self.recent.set(Mutex::new(restored));
+                self.recent.get().ok_or(LedgerError::Closed)?
             }
         };
         let oldest = oldest_valid();
         let calls = lock(calls);
         let of_key = calls.by_key.get(key).into_iter().flatten();
         Ok(of_key.filter(|(_, at)| *at >= oldest).map(|(call, _)| *call).collect())
+    }
+}
+
+impl KeyClaim {
+    /// Remembers that this call was decided with the key.
+    pub(crate) fn remember(&self, call: CallId) {
+        if let Some(calls) = self.keys.recent.get() {
+            lock(calls).add(self.key.clone(), call, Timestamp::now());
+        }
     }
 }
 
@@ -128,14 +121,14 @@ fn oldest_valid() -> Timestamp {
     Timestamp::now() - KEY_LIFETIME
 }
 
-fn lock(calls: &Mutex<DecidedCalls>) -> MutexGuard<'_, DecidedCalls> {
-    // The map is consistent after every statement, so a panic elsewhere cannot have broken it.
-    calls.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(map: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Both maps are consistent after every statement, so a panic elsewhere cannot have broken them.
+    map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for KeyClaim {
     fn drop(&mut self) {
-        self.keys.lock().remove(&self.key);
+        lock(&self.keys.active).remove(&self.key);
         self.ended.cancel();
     }
 }
@@ -143,7 +136,7 @@ impl Drop for KeyClaim {
 /// Claims the key of a call, and halts the call if the key was used before. If another call in the pipeline
 /// holds the key, this one waits for it to end.
 pub(crate) async fn claim_key(
-    (active_keys, recent_keys): (&ActiveKeys, &RecentKeys),
+    keys: &IdempotencyKeys,
     ledger: &Arc<Ledger>,
     call: &PipelineCall,
 ) -> Result<(), PipelineHalt> {
@@ -154,12 +147,12 @@ pub(crate) async fn claim_key(
         return Ok(());
     }
     loop {
-        match active_keys.claim(key, recent_keys) {
+        match keys.claim(key) {
             Ok(claim) => break drop(call.key_claim.set(claim)),
             Err(ended) => call.within_deadline(ended.cancelled()).await?,
         }
     }
-    match find_earlier_call(recent_keys, ledger, call).await? {
+    match find_earlier_call(keys, ledger, call).await? {
         None => Ok(()),
         Some(earlier) => Err(PipelineHalt::Repeated(Box::new(earlier))),
     }
@@ -168,15 +161,14 @@ pub(crate) async fn claim_key(
 /// Returns the earlier call with the key of this one, if there is one. Refuses a key that was used for a
 /// different call.
 pub(crate) async fn find_earlier_call(
-    recent_keys: &RecentKeys,
+    keys: &IdempotencyKeys,
     ledger: &Arc<Ledger>,
     call: &PipelineCall,
 ) -> Result<Option<EarlierCall>, Box<Refusal>> {
     let Some(key) = call.idempotency_key.as_ref() else { return Ok(None) };
-    let (recent_keys, ledger, wanted) = (recent_keys.clone(), Arc::clone(ledger), key.scoped_digest.clone());
-    let reading = tokio::task::spawn_blocking(move || {
-        read_earlier_call(&ledger, &recent_keys.calls(&ledger, &wanted)?)
-    });
+    let (keys, ledger, key) = (keys.clone(), Arc::clone(ledger), key.scoped_digest.clone());
+    let reading =
+        tokio::task::spawn_blocking(move || read_earlier_call(&ledger, &keys.calls(&ledger, &key)?));
     let found = match call.within_deadline(reading).await? {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return Err(recorder::ledger_unavailable(&call.tool_name, &error)),

@@ -26,7 +26,7 @@ use crate::calls::ActiveCalls;
 use crate::config_snapshot::{ConfigSnapshot, ToolFilter};
 use crate::current_policy::{CurrentPolicy, max_running_calls};
 use crate::host::HostCallState;
-use crate::idempotency::{ActiveKeys, RecentKeys};
+use crate::idempotency::IdempotencyKeys;
 use crate::limits::CallLimits;
 use crate::modes::{self, ModeCause, ModeControl, ModeWatch};
 use crate::pipeline::{self, PipelineHalt, StageContext};
@@ -72,8 +72,7 @@ pub struct ToolExecutionLayer {
     pub(crate) suspensions: Suspensions,
     pub(crate) throttle: Throttle,
     request_slots: RequestSlots,
-    pub(crate) active_keys: ActiveKeys,
-    pub(crate) recent_keys: RecentKeys,
+    pub(crate) idempotency_keys: IdempotencyKeys,
     /// Calls that have not ended, for listing and cancellation.
     pub(crate) active_calls: ActiveCalls,
     pub(crate) result_cache: ResultCache,
@@ -108,8 +107,7 @@ impl ToolExecutionLayer {
             suspensions: Suspensions::default(),
             throttle: Throttle::default(),
             request_slots: RequestSlots::default(),
-            active_keys: ActiveKeys::default(),
-            recent_keys: RecentKeys::default(),
+            idempotency_keys: IdempotencyKeys::default(),
             active_calls: ActiveCalls::default(),
             result_cache: ResultCache::default(),
             reloads,
@@ -143,8 +141,8 @@ impl ToolExecutionLayer {
         // The operator's requests need no slot.
         let is_agent = call.header.caller.endpoint.party() == EndpointParty::Agents;
         let slots = is_agent.then(|| (self.request_slots.clone(), call.caller_key));
-        let traces = recorder::CrashReport::of(&call);
-        let (layer, tracked) = (Arc::clone(self), self.tasks.token());
+        let crash_report = recorder::CrashReport::of(&call);
+        let (layer, task_token) = (Arc::clone(self), self.tasks.token());
         let (trace, track) = (call.header.trace.clone(), Arc::clone(&call.tracker));
         let listed = self.active_calls.register(&track);
         // Dropped with this future: a call that waits for the operator does not run after its caller has
@@ -156,13 +154,13 @@ impl ToolExecutionLayer {
             sessions::add_session_report(&call, &mut result);
             policy_names::shorten_in_result(&call, &mut result);
             recorder::export(*call, &result);
-            drop((listed, tracked));
+            drop((listed, task_token));
             result
         });
         let work = AssertUnwindSafe(work).catch_unwind();
         let mut work = Box::pin(telemetry::with_call_ids(&trace, work));
-        let conducted = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
-            Poll::Ready(conducted) => Ok(conducted),
+        let ended = match poll_fn(|context| Poll::Ready(work.poll_unpin(context))).await {
+            Poll::Ready(ended) => Ok(ended),
             Poll::Pending => {
                 self.active_calls.insert(&track);
                 // The request that waits for this task returns its own slot.
@@ -175,7 +173,7 @@ impl ToolExecutionLayer {
                 tokio::spawn(in_slot).await
             }
         };
-        conducted.ok().and_then(Result::ok).unwrap_or_else(|| traces.crashed_result())
+        ended.ok().and_then(Result::ok).unwrap_or_else(|| crash_report.crashed_result())
     }
 
     async fn run_pipeline(
@@ -187,7 +185,7 @@ impl ToolExecutionLayer {
         let mut first_refusal: Option<(Box<Refusal>, Option<Value>)> = None;
         loop {
             // A copy only while calls are recorded: arguments can be large.
-            let same_arguments = self.current.recording.is_active().then(|| arguments.clone());
+            let original_arguments = self.current.recording.is_active().then(|| arguments.clone());
             if let Err(refusal) = self.check_admission(&call) {
                 // No `retry_after_ms` at a stop: the daemon does not know when it will be restarted.
                 let result = self.recorder.record_refusal(&call, *refusal);
@@ -203,8 +201,8 @@ impl ToolExecutionLayer {
                         result
                     }
                     Ok(Err(PipelineHalt::Refused(refusal))) => {
-                        let snapshot = self.recording_for(&call, &refusal);
-                        if let (Some(snapshot), Some(same)) = (snapshot, same_arguments) {
+                        let snapshot = self.current.recording_for(&call, &refusal);
+                        if let (Some(snapshot), Some(same)) = (snapshot, original_arguments) {
                             first_refusal = Some((refusal, call.denial_facts().cloned()));
                             *call = call.with_recording(snapshot);
                             arguments = same;
@@ -220,7 +218,7 @@ impl ToolExecutionLayer {
                             refusal = first;
                         }
                         self.capacity.limits.set_retry_after(&call, &mut refusal);
-                        let refusal = self.pace_refusal(&call, refusal);
+                        let refusal = self.throttle.pace_refusal(&self.modes.watch, &call, refusal);
                         self.recorder.record_refusal(&call, *refusal)
                     }
                     Ok(Err(PipelineHalt::Repeated(earlier))) => self.recorder.record_repeat(&call, *earlier),
@@ -258,7 +256,7 @@ impl ToolExecutionLayer {
     /// Refuses the call if the daemon is shutting down or the caller is suspended.
     pub(crate) fn check_admission(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
         if !self.draining.load(Ordering::Acquire) {
-            return self.check_suspension(call);
+            return self.suspensions.check(call);
         }
         let refusal = Refusal::new(&call.tool_name, RefusalCode::ShuttingDown, "Sinew is shutting down");
         Err(Box::new(refusal.with_hint("try again after the daemon has restarted")))

@@ -38,8 +38,8 @@ impl ToolExecutionLayer {
         &self,
         filter: &LedgerFilter,
         format: ExportFormat,
-        most_bytes: usize,
+        max_bytes: usize,
     ) -> Result<ExportPage, LedgerError> {
-        self.recorder.ledger.reader().export_page(filter, format, most_bytes)
+        self.recorder.ledger.reader().export_page(filter, format, max_bytes)
     }
 }

@@ -41,7 +41,6 @@ mod suspension;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod tool_availability;
 pub mod undo;
 
 pub use bookkeeping::Throttled;
@@ -55,7 +54,6 @@ pub use modes::{ModeCause, ModeChangeResult, ModeError};
 pub use recorder::StartConfiguration;
 pub use request_slots::RequestSlots;
 pub use secret_screening::redactor;
-pub use status::LayerStatus;
+pub use status::{LayerStatus, ToolAvailability};
 pub use suspension::SuspendedCaller;
 pub use throttle::RequestCost;
-pub use tool_availability::ToolAvailability;

@@ -2,23 +2,20 @@
 //! limit.
 
 mod rate_windows;
-mod shared_ceiling;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use governance::{Denial, Permit, RateCounts};
 use ledger::LedgerRecovery;
+pub(crate) use rate_windows::CountedCall;
+use rate_windows::{RateWindow, RateWindows, recovered_calls};
 use tool::caller::CallerKey;
 use tool::{Refusal, RefusalCode, ToolName};
 
 use crate::call::{CallOrigin, PipelineCall};
 use crate::modes;
 use crate::slots::{CallLength, FairSlots, Slot};
-
-pub(crate) use rate_windows::CountedCall;
-
-use rate_windows::{RateWindow, RateWindows, recovered_calls};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Longest wait for a run slot when the caller set no deadline.
@@ -91,12 +88,12 @@ impl CallLimits {
     ) -> Result<Slot, Box<Refusal>> {
         let slot = self.slots.acquire(&call.caller_key, length);
         tokio::time::timeout(MAX_QUEUE_WAIT, slot).await.map_err(|_| {
-            let (taken, most) = (self.slots.in_use(), self.slots.capacity());
-            let reason = if taken < most {
+            let (taken, max) = (self.slots.in_use(), self.slots.capacity());
+            let reason = if taken < max {
                 let held = self.slots.held_by(&call.caller_key);
-                format!("this caller holds {held} of {most} run slots; the rest is reserved for others and for short calls")
+                format!("this caller holds {held} of {max} run slots; the rest is reserved for others and for short calls")
             } else {
-                format!("all {most} run slots are in use")
+                format!("all {max} run slots are in use")
             };
             let refusal = Refusal::new(&call.tool_name, RefusalCode::Busy, reason);
             Box::new(refusal.with_hint("try again when other calls have ended"))
@@ -179,6 +176,32 @@ fn ceil_millis(time: Duration) -> u64 {
     u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
+/// Ceiling of all callers together, as a multiple of the limit of one caller.
+const MACHINE_FACTOR: u32 = 4;
+/// Number of calls a caller may make for each call that is left below the ceiling.
+const MAX_COUNTED_PER_FREE_CALL: u32 = 3;
+
+/// Returns the count that is compared with the limit of one caller. It is the caller's own calls, or a higher number
+/// if all callers have reached the ceiling or the caller has used up its share.
+///
+/// With the limit L, the ceiling is `MACHINE_FACTOR` × L, and the share is used up if
+/// own calls ≥ `MAX_COUNTED_PER_FREE_CALL` × (ceiling − all calls). Both conditions are equivalent to
+/// (all calls + own calls / `MAX_COUNTED_PER_FREE_CALL`) / `MACHINE_FACTOR` ≥ L. The left side does not contain L.
+fn effective_count(own_calls: u32, all_calls: u32) -> u32 {
+    own_calls.max(all_calls.saturating_add(own_calls / MAX_COUNTED_PER_FREE_CALL) / MACHINE_FACTOR)
+}
+
+/// Scales the number of calls of all callers to the limit of one caller.
+fn scaled_to_one_caller(all_calls: u32) -> u32 {
+    all_calls.div_ceil(MACHINE_FACTOR)
+}
+
+/// Returns the number of calls of all callers below which a caller that has made `own_calls` calls may make another
+/// one.
+fn all_calls_bound(limit: u32, own_calls: u32) -> u32 {
+    limit.saturating_mul(MACHINE_FACTOR).saturating_sub(own_calls / MAX_COUNTED_PER_FREE_CALL)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +256,22 @@ mod tests {
     fn retry_is_never_too_early() {
         assert_eq!(ceil_millis(Duration::from_micros(1)), 1);
         assert_eq!(ceil_millis(Duration::from_millis(7)), 7);
+    }
+
+    #[test]
+    fn effective_count_reaches_the_limit_with_the_ceiling() {
+        for limit in [1, 2, 5, 100] {
+            for own_calls in 0..limit {
+                for all_calls in own_calls..=4 * limit + 4 {
+                    let admitted = effective_count(own_calls, all_calls) < limit;
+                    assert_eq!(
+                        admitted,
+                        all_calls < all_calls_bound(limit, own_calls),
+                        "{own_calls} of {all_calls}, limit {limit}"
+                    );
+                }
+            }
+            assert_eq!(scaled_to_one_caller(4 * limit), limit);
+        }
     }
 }

@@ -10,6 +10,8 @@ mod watch;
 pub(crate) use mode_cell::ModeCell;
 pub use mode_cell::{ModeCause, ModeChangeResult, ModeError};
 pub(crate) use recovery::{is_intact, recovered_mode, restore_mode};
+#[cfg(test)]
+pub(crate) use transition::report_proposal;
 pub(crate) use watch::ModeWatch;
 
 use std::sync::Arc;

@@ -102,6 +102,20 @@ impl StageContext<'_> {
     }
 }
 
+/// Rate windows and slots that the stages from pre-check to judge use.
+#[derive(Clone, Copy)]
+pub(crate) struct JudgeCapacity<'a> {
+    pub(crate) limits: &'a CallLimits,
+    /// Slots for threads that open paths.
+    pub(crate) opening_slots: &'a FairSlots,
+}
+
+impl<'a> JudgeCapacity<'a> {
+    pub(crate) fn of(capacity: &'a Capacity) -> Self {
+        JudgeCapacity { limits: &capacity.limits, opening_slots: &capacity.opening_slots }
+    }
+}
+
 /// Runs one call through every stage. `layer.rs` wraps it: it runs a halted call again, survives panics and
 /// records refusals.
 pub(crate) async fn execute(
@@ -130,20 +144,20 @@ pub(crate) async fn check_and_judge(
     arguments: Value,
 ) -> Result<Verdict, Box<Refusal>> {
     let valid = check(cx, arguments).await?;
-    judge_only((&cx.capacity.limits, &cx.capacity.opening_slots), cx.call, valid).await
+    judge_only(JudgeCapacity::of(cx.capacity), cx.call, valid).await
 }
 
 /// Runs the stages from pre-check to judge on a valid call that does not run here, such as a host call or the
 /// proof of a repair. It has no side effects; the paths it opens are closed when the verdict is dropped.
 pub(crate) async fn judge_only(
-    (limits, opening_slots): (&CallLimits, &FairSlots),
+    capacity: JudgeCapacity<'_>,
     call: &PipelineCall,
     valid: ValidCall,
 ) -> Result<Verdict, Box<Refusal>> {
-    let situation = call.situation(limits.counts(&call.caller_key, valid.definition().name()));
+    let situation = call.situation(capacity.limits.counts(&call.caller_key, valid.definition().name()));
     match precheck(call, &situation, valid) {
         Ok(prechecked) => {
-            let (opened, opening) = open(opening_slots, call, prechecked).await?;
+            let (opened, opening) = open(capacity.opening_slots, call, prechecked).await?;
             Ok(judge(call, &situation, opened, opening).await)
         }
         Err(denial) => Ok(Verdict::Denial(denial)),
@@ -153,7 +167,7 @@ pub(crate) async fn judge_only(
 /// Admits the call: allowlist and budget of its session, then its idempotency key.
 async fn admit(layer: &ToolExecutionLayer, call: &PipelineCall) -> Result<(), PipelineHalt> {
     sessions::admit(&layer.sessions, call)?;
-    idempotency::claim_key((&layer.active_keys, &layer.recent_keys), &layer.recorder.ledger, call).await
+    idempotency::claim_key(&layer.idempotency_keys, &layer.recorder.ledger, call).await
 }
 
 /// Checks the arguments against the schema, the curated map and the validators of the tool. The refusal of a

@@ -2,32 +2,28 @@
 //!
 //! The ledger is written first. An outcome that could not be recorded is reported as such in the result.
 
-mod export;
-mod lifecycle;
 mod outcomes;
 mod refusals;
-mod repeats;
 
 use std::sync::Arc;
 
 use governance::Permit;
-use ledger::entry::StageTime;
-use ledger::{Ledger, RecordedDecision, RecordedEffect};
+use ledger::entry::{DaemonStart, DaemonStop, StageTime};
+use ledger::{Ledger, LedgerEntry, LedgerError, RecordedDecision, RecordedEffect};
+pub(crate) use outcomes::CrashReport;
+pub(crate) use refusals::ledger_unavailable;
 use registry::RecordedPermit;
-use serde_json::Value;
-use telemetry::{CallContext, SpanNote, StageTiming, TelemetryEvent, emit, redact};
+use serde::Serialize;
+use serde_json::{Value, json};
+use telemetry::{CallContext, SpanNote, StageTiming, TelemetryEvent, emit, metrics, redact};
 use tool::result::ResultMetadata;
-use tool::{Category, ToolDefinition};
+use tool::{Category, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::bookkeeping::Bookkeeping;
 use crate::call::{CuratedMapCheck, PipelineCall};
+use crate::current_policy::CurrentPolicy;
 use crate::modes::ModeWatch;
 use crate::status::CallTally;
-
-pub(crate) use export::export;
-pub use lifecycle::StartConfiguration;
-pub(crate) use outcomes::CrashReport;
-pub(crate) use refusals::ledger_unavailable;
 
 /// Records outcomes and keeps the counts that follow from them.
 pub(crate) struct Recorder {
@@ -149,5 +145,98 @@ pub(crate) fn subject<'a>(call: &'a PipelineCall, tool: &'a str) -> CallContext<
         trace: &call.header.trace,
         mode: call.header.mode,
         session,
+    }
+}
+
+/// Result of comparing the configuration files with the accepted configuration at a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartConfiguration {
+    /// No configuration was accepted before; the files are applied.
+    First,
+    /// The files loosen nothing that was accepted, or the settings require no confirmation; the files are
+    /// applied.
+    Applied,
+    /// The files loosen what was accepted. The accepted configuration stays in effect until the operator
+    /// confirms the files.
+    Waiting,
+    /// The accepted configuration is unknown; the files are applied.
+    Unknown,
+}
+
+impl Recorder {
+    /// Records a start of the daemon with the policy and the mode in effect.
+    pub(crate) fn record_start(
+        &self,
+        current: &CurrentPolicy,
+        configuration: StartConfiguration,
+    ) -> Result<(), LedgerError> {
+        let data = json!({
+            "configuration": configuration,
+            "policy_hash": current.snapshot.load().policy.hash(),
+            "mode": current.mode.get(),
+            "recovered_in_us": u64::try_from(self.ledger.health().recovery_duration.as_micros()).unwrap_or(u64::MAX),
+        });
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let start = DaemonStart { version, pid: std::process::id(), data };
+        self.ledger.append(&LedgerEntry::Start(start)).map(|_| ())
+    }
+
+    /// Writes the open counts of repetitive records, records a clean stop and closes the ledger. Blocking.
+    pub(crate) fn close(&self, reason: &str) {
+        self.write_all_groups();
+        let stop = LedgerEntry::Stop(DaemonStop { reason: reason.to_owned() });
+        if let Err(error) = self.ledger.append(&stop) {
+            tracing::error!(%error, "the stop could not be recorded");
+        }
+        self.ledger.close();
+    }
+}
+
+/// Ends the call's span and records its metrics. It can neither delay nor fail the call.
+pub(crate) fn export(call: PipelineCall, result: &ToolResult) {
+    if let Some(word) = policy_decision(result) {
+        call.span.add_note(SpanNote::Decision(word));
+        metrics::record_decision(call.header.mode, word);
+    }
+    if let Some(rule) = result.metadata.refusal.as_ref().and_then(|refusal| refusal.rule.as_ref()) {
+        call.span.add_note(SpanNote::Rule(rule));
+    }
+    call.span.add_note(SpanNote::Result(&result.output));
+    call.span.end(match (&result.metadata.refusal, &result.metadata.failure) {
+        (Some(refusal), _) => telemetry::CallOutcome::Refused(refusal.code),
+        (None, Some(failure)) => telemetry::CallOutcome::Failed(failure.kind),
+        (None, None) => telemetry::CallOutcome::Done,
+    });
+}
+
+/// Decision of the policy, if it made one: `permit`, `ask` or `deny`.
+fn policy_decision(result: &ToolResult) -> Option<&'static str> {
+    let Some(refusal) = &result.metadata.refusal else { return Some("permit") };
+    match refusal.code {
+        RefusalCode::ApprovalDenied | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalPending => {
+            Some("ask")
+        }
+        RefusalCode::ModeDenied
+        | RefusalCode::RateLimited
+        | RefusalCode::PathForbidden
+        | RefusalCode::PathNotAllowed
+        | RefusalCode::CommandNotAllowed
+        | RefusalCode::DomainNotAllowed
+        | RefusalCode::TooLarge
+        | RefusalCode::SandboxUnavailable
+        | RefusalCode::ControlPlane => Some("deny"),
+        RefusalCode::UnknownTool
+        | RefusalCode::NotInAllowlist
+        | RefusalCode::InvalidArguments
+        | RefusalCode::ValidatorRejected
+        | RefusalCode::Busy
+        | RefusalCode::HopBudgetExhausted
+        | RefusalCode::CostCapExceeded
+        | RefusalCode::LedgerUnavailable
+        | RefusalCode::ResourceExhausted
+        | RefusalCode::ShuttingDown
+        | RefusalCode::Conflict
+        | RefusalCode::Cancelled => None,
     }
 }

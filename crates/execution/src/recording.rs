@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use approvals::OperatorProof;
 use jiff::Timestamp;
-use ledger::LedgerEntry;
 use ledger::entry::NoteEntry;
+use ledger::{Ledger, LedgerEntry};
 use serde::Serialize;
 use serde_json::json;
 use tool::definition::ExternalTargetKind;
@@ -19,6 +19,7 @@ use tool::{Caller, Mode, Refusal, RefusalCode, canonical};
 
 use crate::call::PipelineCall;
 use crate::config_snapshot::ConfigSnapshot;
+use crate::current_policy::CurrentPolicy;
 use crate::layer::ToolExecutionLayer;
 
 /// Longest recording.
@@ -199,7 +200,7 @@ fn recording_snapshot(current: &ConfigSnapshot, root: &Path) -> ConfigSnapshot {
     }
 }
 
-impl ToolExecutionLayer {
+impl CurrentPolicy {
     /// Returns the snapshot by which a refused call is judged again, if the refusal is one that the recording lifts.
     pub(crate) fn recording_for(
         &self,
@@ -210,13 +211,35 @@ impl ToolExecutionLayer {
         if call.is_recorded() || call.header.mode != Mode::Normal || !is_listed {
             return None;
         }
-        if !ALLOWLIST_CODES.contains(&refusal.code) || self.current.has_changed_since(call) {
+        if !ALLOWLIST_CODES.contains(&refusal.code) || self.has_changed_since(call) {
             return None;
         }
-        let (root, snapshot) = self.current.recording.derive(&call.snapshot)?;
+        let (root, snapshot) = self.recording.derive(&call.snapshot)?;
         is_in_workspace(call, &root).then_some(snapshot)
     }
 
+    /// Ends the recording if it is `is_meant`, records that, and returns its last state.
+    fn end_recording(
+        &self,
+        ledger: &Ledger,
+        is_meant: impl Fn(&ActiveRecording) -> bool,
+        reason: &str,
+    ) -> Option<RecordingStatus> {
+        let status = self.recording.lock().take_if(|active| is_meant(active))?.status;
+        // Calls that wait are judged again, without the recording.
+        self.changes.send_modify(|changes| *changes += 1);
+        record_end(ledger, &status, reason);
+        tracing::warn!(workspace = status.workspace, calls = status.calls, reason, "recording_ended");
+        Some(status)
+    }
+
+    /// Ends the recording because the mode changes.
+    pub(crate) fn end_recording_for_mode(&self, ledger: &Ledger, mode: Mode) {
+        self.end_recording(ledger, |_| true, &format!("the mode changed to {mode}"));
+    }
+}
+
+impl ToolExecutionLayer {
     /// Shows what a recording makes possible.
     pub fn preview_recording(&self, request: &RecordingRequest) -> Result<RecordingPreview, RecordingError> {
         let (snapshot, mode) = (self.current.snapshot.load(), self.current.mode.get());
@@ -278,7 +301,7 @@ impl ToolExecutionLayer {
             is_first
         };
         if !is_first {
-            self.record_end(&status, "another recording runs");
+            record_end(&self.recorder.ledger, &status, "another recording runs");
             return Err(RecordingError::AlreadyActive(status.workspace));
         }
         // A change of the mode ends the recording only if it is active by then, so the mode is checked once
@@ -292,7 +315,8 @@ impl ToolExecutionLayer {
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline.into()).await;
             if let Some(layer) = layer.upgrade() {
-                layer.end_recording_that(|active| active.status.since == since, "its time is over");
+                let is_meant = |active: &ActiveRecording| active.status.since == since;
+                layer.current.end_recording(&layer.recorder.ledger, is_meant, "its time is over");
             }
         });
         tracing::warn!(workspace = status.workspace, %until, "recording_started");
@@ -301,35 +325,22 @@ impl ToolExecutionLayer {
 
     /// Ends the recording, if there is one, and returns its last state.
     pub fn end_recording(&self, reason: &str) -> Option<RecordingStatus> {
-        self.end_recording_that(|_| true, reason)
-    }
-
-    fn end_recording_that(
-        &self,
-        is_meant: impl Fn(&ActiveRecording) -> bool,
-        reason: &str,
-    ) -> Option<RecordingStatus> {
-        let status = self.current.recording.lock().take_if(|active| is_meant(active))?.status;
-        // Calls that wait are judged again, without the recording.
-        self.current.changes.send_modify(|changes| *changes += 1);
-        self.record_end(&status, reason);
-        tracing::warn!(workspace = status.workspace, calls = status.calls, reason, "recording_ended");
-        Some(status)
-    }
-
-    fn record_end(&self, status: &RecordingStatus, reason: &str) {
-        let text = format!("calls in {} are no longer recorded: {reason}", status.workspace);
-        let data = json!({"event": "end", "workspace": status.workspace, "since": status.since,
-            "calls": status.calls, "reason": reason});
-        let note = LedgerEntry::Note(NoteEntry { about: RECORDING_NOTE.to_owned(), text, data });
-        if let Err(error) = self.recorder.ledger.append(&note) {
-            tracing::error!(%error, "the end of a recording could not be recorded");
-        }
+        self.current.end_recording(&self.recorder.ledger, |_| true, reason)
     }
 
     /// State of the recording, if there is one.
     pub fn recording(&self) -> Option<RecordingStatus> {
         self.current.recording.status()
+    }
+}
+
+fn record_end(ledger: &Ledger, status: &RecordingStatus, reason: &str) {
+    let text = format!("calls in {} are no longer recorded: {reason}", status.workspace);
+    let data = json!({"event": "end", "workspace": status.workspace, "since": status.since,
+        "calls": status.calls, "reason": reason});
+    let note = NoteEntry { about: RECORDING_NOTE.to_owned(), text, data };
+    if let Err(error) = ledger.append(&LedgerEntry::Note(note)) {
+        tracing::error!(%error, "the end of a recording could not be recorded");
     }
 }
 

@@ -11,8 +11,8 @@ mod interim;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
-use ledger::LedgerEntry;
 use ledger::entry::{ReloadEntry, ReloadResult};
+use ledger::{Ledger, LedgerEntry};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::redact::{self, Redactor};
@@ -20,7 +20,9 @@ use telemetry::{TelemetryEvent, emit};
 use tool::canonical;
 
 use crate::config_snapshot::{ConfigSnapshot, ManifestProblem};
-use crate::layer::ToolExecutionLayer;
+use crate::current_policy::CurrentPolicy;
+use crate::layer::{Capacity, ToolExecutionLayer};
+use crate::modes::ModeWatch;
 use crate::secret_screening;
 
 pub use policy_tools::{PolicyDifference, PolicyEffect};
@@ -176,12 +178,13 @@ impl ToolExecutionLayer {
         acceptance: &Acceptance,
     ) -> ReloadReport {
         let _turn = self.reloads.reload_lock.lock().await;
-        let accepted = self.reloads.accepted().clone().unwrap_or_else(|| self.current.snapshot.load_full());
-        self.reloads.set_problems(&candidate.problems);
+        let cx = ReloadContext::of(self);
+        let accepted = cx.reloads.accepted().clone().unwrap_or_else(|| cx.current.snapshot.load_full());
+        cx.reloads.set_problems(&candidate.problems);
         let mut found = differences::all_differences(&accepted, &candidate);
         found.extend(other_changes.into_iter().map(|change| (SnapshotPart::Settings, change)));
         if found.is_empty() {
-            return self.report_unchanged(accepted);
+            return cx.report_unchanged(accepted);
         }
         // The digest covers the candidate and everything shown about it. Other changes outside the snapshot,
         // or another accepted configuration, make it a different candidate.
@@ -208,8 +211,54 @@ impl ToolExecutionLayer {
             problems: candidate.problems.clone(),
         };
         match is_waiting {
-            true => self.hold(accepted, &waiting, candidate, report).await,
-            false => self.apply_reload(candidate, report, loosens).await,
+            true => cx.hold(accepted, &waiting, candidate, report).await,
+            false => cx.apply(candidate, report, loosens).await,
+        }
+    }
+
+    /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
+    /// status shows the error.
+    pub async fn reject_reload(&self, error: String) -> ReloadReport {
+        let _turn = self.reloads.reload_lock.lock().await;
+        let report = ReloadReport {
+            result: ReloadOutcome::Rejected,
+            at: Timestamp::now(),
+            candidate: None,
+            changes: Vec::new(),
+            error: Some(error),
+            problems: Vec::new(),
+        };
+        if self.reloads.store(&report) {
+            let error = report.error.as_deref().map(without_excerpts);
+            tracing::error!(error, "reload_rejected: the last valid configuration stays in effect");
+            ReloadContext::of(self).record_not_applied(&report, ReloadResult::Rejected).await;
+        }
+        report
+    }
+
+    /// Subscribes to changes of the tool list.
+    pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.reloads.tool_changes.subscribe()
+    }
+}
+
+/// Parts of the layer that a reload uses.
+struct ReloadContext<'a> {
+    reloads: &'a ReloadState,
+    current: &'a CurrentPolicy,
+    watch: &'a ModeWatch,
+    capacity: &'a Capacity,
+    ledger: &'a Ledger,
+}
+
+impl<'a> ReloadContext<'a> {
+    fn of(layer: &'a ToolExecutionLayer) -> Self {
+        ReloadContext {
+            reloads: &layer.reloads,
+            current: &layer.current,
+            watch: &layer.modes.watch,
+            capacity: &layer.capacity,
+            ledger: &layer.recorder.ledger,
         }
     }
 
@@ -241,26 +290,6 @@ impl ToolExecutionLayer {
         report
     }
 
-    /// Reports that the configuration files are invalid. The previous configuration stays in effect, and the
-    /// status shows the error.
-    pub async fn reject_reload(&self, error: String) -> ReloadReport {
-        let _turn = self.reloads.reload_lock.lock().await;
-        let report = ReloadReport {
-            result: ReloadOutcome::Rejected,
-            at: Timestamp::now(),
-            candidate: None,
-            changes: Vec::new(),
-            error: Some(error),
-            problems: Vec::new(),
-        };
-        if self.reloads.store(&report) {
-            let error = report.error.as_deref().map(without_excerpts);
-            tracing::error!(error, "reload_rejected: the last valid configuration stays in effect");
-            self.record_not_applied(&report, ReloadResult::Rejected).await;
-        }
-        report
-    }
-
     /// Reports that the files match the accepted configuration, and clears a waiting or rejected report. If a change
     /// was waiting, what it tightened no longer applies.
     fn report_unchanged(&self, accepted: Arc<ConfigSnapshot>) -> ReloadReport {
@@ -279,19 +308,14 @@ impl ToolExecutionLayer {
 
     /// Applies a snapshot. A change that loosens the policy is recorded before it takes effect; a change that
     /// only tightens it takes effect first.
-    async fn apply_reload(
-        &self,
-        snapshot: ConfigSnapshot,
-        report: ReloadReport,
-        loosens: bool,
-    ) -> ReloadReport {
+    async fn apply(&self, snapshot: ConfigSnapshot, report: ReloadReport, loosens: bool) -> ReloadReport {
         let hash = snapshot.policy.hash().to_owned();
         // Created first and installed last, so that a reload that is not applied leaves the secret patterns
         // unchanged.
         let made = secret_screening::redactor(&snapshot.policy).map_err(|error| error.to_string());
         let ready = match made {
             Ok(redactor) if loosens => {
-                self.record_reload(&report, ReloadResult::Applied, &hash).await.map(|()| redactor)
+                record_reload(self.ledger, &report, ReloadResult::Applied, &hash).await.map(|()| redactor)
             }
             made => made,
         };
@@ -308,7 +332,9 @@ impl ToolExecutionLayer {
         self.install(Arc::new(snapshot), redactor);
         self.reloads.store(&report);
         tracing::info!(changes = report.changes.len(), "reload_applied");
-        if !loosens && let Err(error) = self.record_reload(&report, ReloadResult::Applied, &hash).await {
+        if !loosens
+            && let Err(error) = record_reload(self.ledger, &report, ReloadResult::Applied, &hash).await
+        {
             tracing::error!(error, "the reload is in effect, but could not be recorded");
         }
         report
@@ -321,10 +347,10 @@ impl ToolExecutionLayer {
             !differences::tool_differences(&self.current.snapshot.load(), &snapshot).is_empty();
         let rules = snapshot.policy.transitions();
         self.current.snapshot.store(snapshot);
-        self.modes.watch.machine().set_rules(rules);
+        self.watch.machine().set_rules(rules);
         self.capacity.limits.set_capacity(self.current.max_running_calls());
         self.current.changes.send_modify(|changes| *changes += 1);
-        self.modes.watch.wake();
+        self.watch.wake();
         if tools_changed {
             self.reloads.tool_changes.send_modify(|changes| *changes += 1);
         }
@@ -333,29 +359,24 @@ impl ToolExecutionLayer {
     /// Records a reload that was not applied, with the hash of the policy that stays in effect.
     async fn record_not_applied(&self, report: &ReloadReport, result: ReloadResult) {
         let hash = self.current.snapshot.load().policy.hash().to_owned();
-        if let Err(error) = self.record_reload(report, result, &hash).await {
+        if let Err(error) = record_reload(self.ledger, report, result, &hash).await {
             tracing::error!(error, "a reload that was not applied could not be recorded");
         }
     }
+}
 
-    async fn record_reload(
-        &self,
-        report: &ReloadReport,
-        result: ReloadResult,
-        policy_hash: &str,
-    ) -> Result<(), String> {
-        let reason = report.error.as_deref().map(without_excerpts);
-        let reason = reason.map(|text| redact::shared().redact_text(&text).into_owned());
-        let policy_hash = policy_hash.to_owned();
-        let entry = ReloadEntry { result, policy_hash, reason, changes: json!(report.changes) };
-        let written = self.recorder.ledger.append_durably(&LedgerEntry::Reload(entry)).await;
-        written.map(|_| ()).map_err(|error| error.to_string())
-    }
-
-    /// Subscribes to changes of the tool list.
-    pub fn tool_changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.reloads.tool_changes.subscribe()
-    }
+async fn record_reload(
+    ledger: &Ledger,
+    report: &ReloadReport,
+    result: ReloadResult,
+    policy_hash: &str,
+) -> Result<(), String> {
+    let reason = report.error.as_deref().map(without_excerpts);
+    let reason = reason.map(|text| redact::shared().redact_text(&text).into_owned());
+    let policy_hash = policy_hash.to_owned();
+    let entry = ReloadEntry { result, policy_hash, reason, changes: json!(report.changes) };
+    let written = ledger.append_durably(&LedgerEntry::Reload(entry)).await;
+    written.map(|_| ()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tool::Refusal;
 
 use crate::call::PipelineCall;
 use crate::layer::Capacity;
-use crate::pipeline;
+use crate::pipeline::{self, JudgeCapacity};
 
 /// Longest time a refusal waits for its repair, which a dead mount could block.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ fn redact_quoted_values(refusal: &mut Refusal) {
 async fn is_permitted(capacity: &Capacity, call: &PipelineCall, repaired: SchemaCheckedCall) -> bool {
     let judged = async {
         let valid = pipeline::validate(&capacity.validation_slots, call, repaired).await?;
-        pipeline::judge_only((&capacity.limits, &capacity.opening_slots), call, valid).await
+        pipeline::judge_only(JudgeCapacity::of(capacity), call, valid).await
     };
     matches!(tokio::time::timeout(REPAIR_TIMEOUT, judged).await, Ok(Ok(Verdict::Permit(_))))
 }

@@ -271,8 +271,8 @@ fn enforce_bounds(
     recorded_permit: &RecordedPermit,
     end: Result<ToolOutput, Failure>,
 ) -> Result<BoundedOutput, Failure> {
-    let most = recorded_permit.value().max_output_bytes();
-    let output = end.map_err(|failure| secret_screening::limit_failure(failure, most))?;
+    let max = recorded_permit.value().max_output_bytes();
+    let output = end.map_err(|failure| secret_screening::limit_failure(failure, max))?;
     if let Some(failure) = secret_screening::withheld_output(&output) {
         return Err(failure);
     }
@@ -282,15 +282,15 @@ fn enforce_bounds(
         .chain(&output.content)
         .for_each(|part| canonical::append(&mut canonical, part));
     let bytes = canonical.len() as u64;
-    if bytes > most {
-        let message = format!("the result has {bytes} bytes; the limit is {most}");
+    if bytes > max {
+        let message = format!("the result has {bytes} bytes; the limit is {max}");
         return Err(Failure::new(FailureKind::TooLarge, message)
             .with_hint("narrow the request, or raise max_output_bytes in tools.yaml"));
     }
     Ok(BoundedOutput { output, canonical })
 }
 
-/// Failure of a tool that panicked. The panic message may contain arguments, so it goes to the log only.
+/// Failure of a tool that panicked. The panic message may contain arguments, so it is written to the log only.
 fn crashed(how: &str) -> Failure {
     Failure::new(FailureKind::Crashed, format!("the tool {how}"))
         .with_hint("this is a bug in the tool, not in the call")

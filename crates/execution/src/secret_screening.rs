@@ -70,7 +70,7 @@ pub(crate) fn withheld_output(output: &ToolOutput) -> Option<Failure> {
 }
 
 /// Removes secrets with the action `block` from a failure, and limits it to the size of a regular output.
-pub(crate) fn limit_failure(mut failure: Failure, most_output: u64) -> Failure {
+pub(crate) fn limit_failure(mut failure: Failure, max_output: u64) -> Failure {
     let redactor = redact::shared();
     let words = [Some(failure.message.as_str()), failure.hint.as_deref()];
     let in_words =
@@ -82,10 +82,9 @@ pub(crate) fn limit_failure(mut failure: Failure, most_output: u64) -> Failure {
         return Failure { message, hint, output: None, content: Vec::new(), ..failure };
     }
     let bytes: u64 = parts().map(|part| canonical::bytes(part).len() as u64).sum();
-    if bytes > most_output {
+    if bytes > max_output {
         (failure.output, failure.content) = (None, Vec::new());
-        let left_out =
-            format!("its output is omitted: it has {bytes} bytes, and policy allows {most_output}");
+        let left_out = format!("its output is omitted: it has {bytes} bytes, and policy allows {max_output}");
         failure.hint = Some(failure.hint.map_or(left_out.clone(), |hint| format!("{hint}; {left_out}")));
     }
     failure.message = shorten(&failure.message, MAX_FAILURE_TEXT).into_owned();

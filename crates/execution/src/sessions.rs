@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use telemetry::{CallContext, TelemetryEvent, emit};
 use tokio_util::sync::CancellationToken;
 use tool::{
-    CallId, Caller, Failure, FailureKind, Progress, Refusal, RefusalCode, ToolDefinition, ToolName,
+    CallId, Caller, Failure, FailureKind, Mode, Progress, Refusal, RefusalCode, ToolDefinition, ToolName,
     ToolResult, TraceContext,
 };
 
@@ -47,7 +47,7 @@ pub(crate) fn admit(sessions: &SessionTable, call: &PipelineCall) -> Result<(), 
     Err(Box::new(session.not_allowed_refusal(&call.tool_name)))
 }
 
-/// Counts a call against the hop budget, whatever its result.
+/// Counts a call against the hop budget, independently of its result.
 fn spend_hop(sessions: &SessionTable, call: &PipelineCall) -> Result<Arc<WorkerSession>, Box<Refusal>> {
     let id = call.header.caller.session.as_deref().unwrap_or_default();
     let Some(session) = sessions.find(id) else { return Err(closed_refusal(call)) };
@@ -111,6 +111,13 @@ fn malformed_refusal(code: RefusalCode, reason: &str) -> Refusal {
     Refusal { schema_error: Some(reason.to_owned()), ..refusal }
 }
 
+fn warn_of_cost(mode: Mode, session: &str, (cost, cap): (f64, f64)) {
+    let (trace, call_id) = (TraceContext::root(), CallId::fresh());
+    let session = Some(session);
+    let call = CallContext { tool: REPORTED_COST_TOOL, call_id, trace: &trace, mode, session };
+    emit(TelemetryEvent::WorkerToolCostWarning { call, cost, cap });
+}
+
 fn closed_refusal(call: &PipelineCall) -> Box<Refusal> {
     let refusal = Refusal::new(&call.tool_name, RefusalCode::Conflict, "This worker session is closed");
     let refusal = refusal.with_detail("session_closed").with_hint("the orchestrator can open a new session");
@@ -151,21 +158,9 @@ impl ToolExecutionLayer {
     pub fn spend_in_session(&self, id: &str, cost: f64) -> Result<Value, SessionError> {
         let session = self.sessions.find(id).ok_or(SessionError::NotFound)?;
         if let Some((cost, cap)) = session.spend(cost) {
-            self.warn_of_cost(id, cost, cap);
+            warn_of_cost(self.mode(), id, (cost, cap));
         }
         Ok(json!({"session_id": id, "cost": session.turn_cost(), "remaining": session.remaining()}))
-    }
-
-    fn warn_of_cost(&self, session: &str, cost: f64, cap: f64) {
-        let (trace, call_id) = (TraceContext::root(), CallId::fresh());
-        let call = CallContext {
-            tool: REPORTED_COST_TOOL,
-            call_id,
-            trace: &trace,
-            mode: self.mode(),
-            session: Some(session),
-        };
-        emit(TelemetryEvent::WorkerToolCostWarning { call, cost, cap });
     }
 
     /// Refuses a message that is not a valid call. It is recorded like any refusal, and counts against the

@@ -176,9 +176,9 @@ impl WaitQueue {
 }
 
 impl FairSlots {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max: usize) -> Self {
         FairSlots(Arc::new(Mutex::new(SlotState {
-            capacity: most,
+            capacity: max,
             in_use: 0,
             held_by_long_calls: 0,
             held_by_caller: BTreeMap::new(),
@@ -199,8 +199,8 @@ impl FairSlots {
 
     /// Changes the number of slots. Holders keep their slots; a lower capacity takes effect as slots are
     /// released.
-    pub(crate) fn set_capacity(&self, most: usize) {
-        self.state().capacity = most;
+    pub(crate) fn set_capacity(&self, max: usize) {
+        self.state().capacity = max;
         self.grant_waiting();
     }
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use ledger::LedgerEntry;
 use ledger::entry::NoteEntry;
+use ledger::{Ledger, LedgerEntry};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::{TelemetryEvent, emit};
@@ -69,7 +69,17 @@ impl Suspensions {
         self.current().len()
     }
 
-    fn add(&self, source: EventSource, reason: String) {
+    /// Suspends a caller and notifies the operator: in the ledger, as an event, and in the status.
+    pub(crate) fn suspend(&self, ledger: &Ledger, source: EventSource, reason: String) {
+        let (id, seconds) = (source.key.to_string(), DURATION.as_secs());
+        let text = format!("{id} is suspended for {seconds} s, and the mode stays: {reason}");
+        record_suspension(ledger, "caller_suspended", &source, text);
+        emit(TelemetryEvent::CallerSuspended {
+            caller: &id,
+            client: source.caller.client.as_deref(),
+            reason: &reason,
+            seconds,
+        });
         let suspension =
             Suspension { source, since: Timestamp::now(), until: Instant::now() + DURATION, reason };
         self.current().push(suspension);
@@ -101,6 +111,20 @@ impl Suspensions {
         self.current().iter().map(shown).collect()
     }
 
+    /// Refuses a call of a suspended caller.
+    pub(crate) fn check(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
+        let Some(left) = self.time_left(call.caller_key) else { return Ok(()) };
+        if EventSource::of(call.caller_key, &call.header.caller).is_none() {
+            return Ok(());
+        }
+        let reason = "this caller is suspended because too many of its calls were refused";
+        let refusal =
+            Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("caller_suspended");
+        let hint = "nothing was run; the operator was notified and can end the suspension earlier";
+        let retry_after_ms = u64::try_from(left.as_millis()).ok().map(|left| left.saturating_add(1));
+        Err(Box::new(Refusal { retry_after_ms, ..refusal.with_hint(hint) }))
+    }
+
     /// Suspensions that have not ended.
     fn current(&self) -> MutexGuard<'_, Vec<Suspension>> {
         // The list is consistent after every statement, so a panic elsewhere cannot have broken it.
@@ -114,29 +138,12 @@ impl Suspensions {
 }
 
 impl ToolExecutionLayer {
-    /// Suspends a caller and notifies the operator: in the ledger, as an event, and in the status.
-    pub(crate) fn suspend_caller(&self, source: EventSource, reason: String) {
-        let (id, seconds) = (source.key.to_string(), DURATION.as_secs());
-        self.record_suspension(
-            "caller_suspended",
-            &source,
-            format!("{id} is suspended for {seconds} s, and the mode stays: {reason}"),
-        );
-        emit(TelemetryEvent::CallerSuspended {
-            caller: &id,
-            client: source.caller.client.as_deref(),
-            reason: &reason,
-            seconds,
-        });
-        self.suspensions.add(source, reason);
-    }
-
     /// Ends the suspension of a caller on request of the operator. Returns false if it is not suspended.
     pub fn resume_caller(&self, id: &str, by: &Caller) -> bool {
         let Some(suspension) = self.suspensions.remove(id) else { return false };
         let text = format!("{id} was resumed by {}", by.display_name());
         tracing::info!(caller = id, "caller_resumed");
-        self.record_suspension("caller_resumed", &suspension.source, text);
+        record_suspension(&self.recorder.ledger, "caller_resumed", &suspension.source, text);
         true
     }
 
@@ -144,26 +151,12 @@ impl ToolExecutionLayer {
     pub fn suspended_callers(&self) -> Vec<SuspendedCaller> {
         self.suspensions.all()
     }
+}
 
-    /// Refuses a call of a suspended caller.
-    pub(crate) fn check_suspension(&self, call: &PipelineCall) -> Result<(), Box<Refusal>> {
-        let Some(left) = self.suspensions.time_left(call.caller_key) else { return Ok(()) };
-        if EventSource::of(call.caller_key, &call.header.caller).is_none() {
-            return Ok(());
-        }
-        let reason = "this caller is suspended because too many of its calls were refused";
-        let refusal =
-            Refusal::new(&call.tool_name, RefusalCode::RateLimited, reason).with_detail("caller_suspended");
-        let hint = "nothing was run; the operator was notified and can end the suspension earlier";
-        let retry_after_ms = u64::try_from(left.as_millis()).ok().map(|left| left.saturating_add(1));
-        Err(Box::new(Refusal { retry_after_ms, ..refusal.with_hint(hint) }))
-    }
-
-    fn record_suspension(&self, about: &str, source: &EventSource, text: String) {
-        let data = json!({"id": source.key.to_string(), "caller": &*source.caller});
-        let note = NoteEntry { about: about.to_owned(), text, data };
-        if let Err(error) = self.recorder.ledger.append(&LedgerEntry::Note(note)) {
-            tracing::error!(%error, "the suspension of a caller could not be recorded");
-        }
+fn record_suspension(ledger: &Ledger, about: &str, source: &EventSource, text: String) {
+    let data = json!({"id": source.key.to_string(), "caller": &*source.caller});
+    let note = NoteEntry { about: about.to_owned(), text, data };
+    if let Err(error) = ledger.append(&LedgerEntry::Note(note)) {
+        tracing::error!(%error, "the suspension of a caller could not be recorded");
     }
 }

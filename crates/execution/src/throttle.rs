@@ -4,8 +4,6 @@
 //!
 //! The limits stop floods and nothing else: they are an order of magnitude above what an orchestrator needs.
 
-mod bucket;
-
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,14 +11,12 @@ use std::time::{Duration, Instant};
 use tool::caller::{CallerKey, EndpointParty};
 use tool::{Refusal, RefusalCode};
 
-pub(crate) use bucket::TokenBucket;
-
 use crate::bookkeeping::Throttled;
 use crate::call::PipelineCall;
-use crate::layer::ToolExecutionLayer;
+use crate::modes::ModeWatch;
 
 /// Callers with a bucket of their own. Further ones share the machine-wide bucket only.
-const MOST_CALLERS: usize = 1024;
+const MAX_CALLERS: usize = 1024;
 
 /// Work of one caller: 20,000 calls per second sustained, after a burst of 200,000.
 const CALLER_WORK: (f64, f64) = (2_000_000.0, 200_000.0);
@@ -153,10 +149,10 @@ impl Throttle {
         // Numbers are whole after every statement, so a panic elsewhere cannot have broken them.
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Limits { machine, callers } = &mut *limits;
-        if callers.len() >= MOST_CALLERS && !callers.contains_key(&caller) {
+        if callers.len() >= MAX_CALLERS && !callers.contains_key(&caller) {
             callers.retain(|_, buckets| !buckets.is_full(now));
         }
-        let own = if callers.len() < MOST_CALLERS || callers.contains_key(&caller) {
+        let own = if callers.len() < MAX_CALLERS || callers.contains_key(&caller) {
             Some(callers.entry(caller).or_insert_with(|| Buckets::new(1.0, now)))
         } else {
             None
@@ -189,16 +185,19 @@ impl Throttle {
             Box::new(Refusal { retry_after_ms: Some(Throttled::from(wait).retry_after_ms), ..refusal })
         })
     }
-}
 
-impl ToolExecutionLayer {
     /// Answers a refused call: with its own refusal, or with `rate_limited` if too many calls of this caller were
-    /// refused. The replaced refusal still counts for the mode rules.
-    pub(crate) fn pace_refusal(&self, call: &PipelineCall, refusal: Box<Refusal>) -> Box<Refusal> {
-        match self.throttle.check_refusal_pace(call) {
+    /// refused. The replaced refusal still counts for the mode rules, which `watch` evaluates.
+    pub(crate) fn pace_refusal(
+        &self,
+        watch: &ModeWatch,
+        call: &PipelineCall,
+        refusal: Box<Refusal>,
+    ) -> Box<Refusal> {
+        match self.check_refusal_pace(call) {
             Ok(()) => refusal,
             Err(paced) => {
-                self.modes.watch.count_refused(call, &refusal);
+                watch.count_refused(call, &refusal);
                 let hint = format!(
                     "wait {} ms; this call was refused with `{}`: {}",
                     paced.retry_after_ms.unwrap_or_default(),
@@ -208,6 +207,49 @@ impl ToolExecutionLayer {
                 Box::new(paced.with_hint(&hint))
             }
         }
+    }
+}
+
+/// Token bucket: a burst, and a rate at which it refills. Time is an argument.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenBucket {
+    capacity: f64,
+    per_second: f64,
+    tokens: f64,
+    at: Instant,
+}
+
+impl TokenBucket {
+    pub(crate) fn new(capacity: f64, per_second: f64, now: Instant) -> Self {
+        TokenBucket { capacity, per_second, tokens: capacity, at: now }
+    }
+
+    /// Time until `cost` can be spent; zero if it can be spent now.
+    pub(crate) fn wait(&mut self, cost: f64, now: Instant) -> Duration {
+        self.refill(now);
+        // A request that costs more than the bucket holds is admitted when the bucket is full, because it
+        // must not wait forever.
+        let missing = cost.min(self.capacity) - self.tokens;
+        if missing <= 0.0 {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(missing / self.per_second).unwrap_or(Duration::MAX)
+    }
+
+    /// Spends `cost`. The bucket can go below zero, for which later requests wait.
+    pub(crate) fn spend(&mut self, cost: f64) {
+        self.tokens -= cost;
+    }
+
+    pub(crate) fn is_full(&mut self, now: Instant) -> bool {
+        self.refill(now);
+        self.tokens >= self.capacity
+    }
+
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.capacity);
+        self.at = self.at.max(now);
     }
 }
 
@@ -274,7 +316,7 @@ mod tests {
         for pid in 0..5000 {
             let _ = throttle.admit(CallerKey::of_pid(pid), RequestCost::Light, now);
         }
-        assert_eq!(throttle.0.lock().unwrap().callers.len(), MOST_CALLERS);
+        assert_eq!(throttle.0.lock().unwrap().callers.len(), MAX_CALLERS);
     }
 
     #[test]

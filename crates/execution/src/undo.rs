@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use file_access::AccessError;
-use ledger::{LedgerEntry, LedgerError, entry};
+use file_access::{AccessError, UndoStore};
+use ledger::{Ledger, LedgerEntry, LedgerError, entry};
 use serde_json::{Value, json};
 use telemetry::redact;
 use tool::{CallId, Caller, Failure};
@@ -49,44 +49,49 @@ impl ToolExecutionLayer {
     /// and recorded even if the client disconnects. It changes files, so it requires the same proof as the
     /// approval of a write.
     pub async fn undo(
-        self: &Arc<Self>,
+        &self,
         call: CallId,
         by: &Caller,
         _proof: OperatorProof,
     ) -> Result<UndoResult, UndoError> {
         let by = redact::shared().redact_text(&by.display_name()).into_owned();
-        let layer = Arc::clone(self);
-        let undoing = tokio::spawn(async move { layer.run_undo(call, by).await });
-        undoing.await.unwrap_or(Err(UndoError::Crashed))
+        let (ledger, store) = (Arc::clone(&self.recorder.ledger), Arc::clone(&self.undo));
+        tokio::spawn(async move { run_undo(&ledger, store, call, by).await })
+            .await
+            .unwrap_or(Err(UndoError::Crashed))
     }
+}
 
-    async fn run_undo(&self, call: CallId, by: String) -> Result<UndoResult, UndoError> {
-        let id = CallId::fresh();
-        let entry = |event: &str, data: Value| {
-            let (id, event, call_id) = (id.to_string(), event.to_owned(), Some(call));
-            LedgerEntry::Undo(entry::UndoEntry { id, event, call_id, data })
-        };
-        let begun = entry("restoring", json!({"by": by}));
-        self.recorder.ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
-        let store = Arc::clone(&self.undo);
-        let ended = run_blocking(move || store.revert(call, &store.for_undo(id))).await;
-        let last = match &ended {
-            Ok(changes) => {
-                let names = changes
-                    .iter()
-                    .map(|change| redact::shared().redact_text(&change.path.to_string_lossy()).into_owned());
-                entry("restored", json!({"files": names.collect::<Vec<_>>()}))
-            }
-            Err(error) => {
-                let message = redact::shared().redact_text(&error.to_string()).into_owned();
-                entry("refused", json!({"message": message}))
-            }
-        };
-        if let Err(error) = self.recorder.ledger.append_durably(&last).await {
-            tracing::error!(%error, %call, "an undo ended, but that could not be recorded");
+async fn run_undo(
+    ledger: &Ledger,
+    store: Arc<UndoStore>,
+    call: CallId,
+    by: String,
+) -> Result<UndoResult, UndoError> {
+    let id = CallId::fresh();
+    let entry = |event: &str, data: Value| {
+        let (id, event, call_id) = (id.to_string(), event.to_owned(), Some(call));
+        LedgerEntry::Undo(entry::UndoEntry { id, event, call_id, data })
+    };
+    let begun = entry("restoring", json!({"by": by}));
+    ledger.append_durably(&begun).await.map_err(UndoError::NotRecorded)?;
+    let ended = run_blocking(move || store.revert(call, &store.for_undo(id))).await;
+    let last = match &ended {
+        Ok(changes) => {
+            let names = changes
+                .iter()
+                .map(|change| redact::shared().redact_text(&change.path.to_string_lossy()).into_owned());
+            entry("restored", json!({"files": names.collect::<Vec<_>>()}))
         }
-        ended.map(|changes| UndoResult { id, changes })
+        Err(error) => {
+            let message = redact::shared().redact_text(&error.to_string()).into_owned();
+            entry("refused", json!({"message": message}))
+        }
+    };
+    if let Err(error) = ledger.append_durably(&last).await {
+        tracing::error!(%error, %call, "an undo ended, but that could not be recorded");
     }
+    ended.map(|changes| UndoResult { id, changes })
 }
 
 /// Runs file operations on the blocking pool.

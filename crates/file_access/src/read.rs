@@ -1,6 +1,6 @@
 //! Bounded reads through the handle that was judged.
 //!
-//! A read never returns more than was requested, whatever size the file reports or grows to.
+//! A read never returns more than was requested, even if the file reports another size or grows.
 
 use std::fs::File;
 use std::io::{self, Read};

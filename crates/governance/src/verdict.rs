@@ -169,7 +169,7 @@ impl Permit {
         self.check_outbound(|outbound| outbound.check_service(&target))
     }
 
-    /// Checks that the call may reach the server named in its manifest, and returns its nearness. A server on
+    /// Checks that the call may reach the server named in its manifest, and returns its location. A server on
     /// this machine or its network is permitted only if the tool's `allowed_domains` lists it.
     pub fn may_reach_server(&self, url: &str) -> Result<HostLocation, Denial> {
         let target = NetworkTarget::from_url(url);
@@ -177,7 +177,7 @@ impl Permit {
     }
 
     /// Checks that the call may connect to this address, to which a permitted host resolved. With
-    /// `Nearness::Near` the address may be on this machine or its network. Link-local and cloud metadata
+    /// `HostLocation::Local` the address may be on this machine or its network. Link-local and cloud metadata
     /// addresses are always denied.
     pub fn may_connect(&self, address: IpAddr, host_location: HostLocation) -> Result<(), Denial> {
         self.check_outbound(|outbound| outbound.check_address(address, host_location))

@@ -232,8 +232,8 @@ fn take_within_budget(problems: impl Iterator<Item = ArgumentProblem>) -> Vec<Ar
     listed
 }
 
-/// Returns true if the JSON pointers of all values in `value` take more than `most` bytes together.
-fn pointers_exceed(value: &Value, most: usize) -> bool {
+/// Returns true if the JSON pointers of all values in `value` take more than `max` bytes together.
+fn pointers_exceed(value: &Value, max: usize) -> bool {
     /// Returns the rest of the byte budget `remaining` after the pointers below a value whose own pointer has
     /// `length` bytes, or `None` once it is exceeded.
     fn remaining_budget(value: &Value, length: usize, remaining: usize) -> Option<usize> {
@@ -249,7 +249,7 @@ fn pointers_exceed(value: &Value, most: usize) -> bool {
             _ => Some(remaining),
         }
     }
-    remaining_budget(value, 0, most).is_none()
+    remaining_budget(value, 0, max).is_none()
 }
 
 #[cfg(test)]

@@ -100,9 +100,9 @@ fn text_within_bounds(schema: &Value) -> Value {
     let plain = if schema["format"] == "path" { "notes.txt" } else { "…" };
     let length = plain.chars().count() as u64;
     let least = schema["minLength"].as_u64().unwrap_or(0).min(MAX_TEXT_CHARS);
-    let most = schema["maxLength"].as_u64().unwrap_or(u64::MAX).min(MAX_TEXT_CHARS);
+    let max = schema["maxLength"].as_u64().unwrap_or(u64::MAX).min(MAX_TEXT_CHARS);
     let padding = plain.chars().cycle().take(usize::try_from(least.saturating_sub(length)).unwrap_or(0));
-    let text = padding.chain(plain.chars()).take(usize::try_from(most).unwrap_or(usize::MAX));
+    let text = padding.chain(plain.chars()).take(usize::try_from(max).unwrap_or(usize::MAX));
     Value::String(text.collect())
 }
 

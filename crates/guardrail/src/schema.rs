@@ -78,9 +78,10 @@ impl InputSchema {
     /// results.
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let error = self.validator.iter_errors(value).next()?;
-        let (at, what) = (error.instance_path().to_string(), error.to_string());
-        let what: String = tool::text::escape_invisible_line(&what).chars().take(MAX_ERROR_CHARS).collect();
-        Some(if at.is_empty() { what } else { format!("at {at}: {what}") })
+        let (at, message) = (error.instance_path().to_string(), error.to_string());
+        let message: String =
+            tool::text::escape_invisible_line(&message).chars().take(MAX_ERROR_CHARS).collect();
+        Some(if at.is_empty() { message } else { format!("at {at}: {message}") })
     }
 
     pub(crate) fn validators(&self) -> Option<&Arc<Validators>> {

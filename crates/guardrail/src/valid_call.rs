@@ -74,7 +74,7 @@ impl SchemaCheckedCall {
 pub struct ValidCall {
     definition: Arc<ToolDefinition>,
     arguments: Arguments,
-    /// Session of the caller, if the tool wants it.
+    /// Session of the caller, if the tool has `wants_session`.
     session: Option<String>,
     /// Caller, once `with_caller` has set it.
     caller: Option<Arc<Caller>>,

@@ -23,7 +23,7 @@ const MAX_STACK: usize = 256 * 1024;
 /// Maximum number of reported errors. Further ones are dropped, and longer ones are cut.
 const MAX_ERRORS: usize = 16;
 const MAX_ERROR_CHARS: usize = 400;
-/// Lines that the engine puts before a text that it compiles as a function.
+/// Number of lines that the engine adds before a text that it compiles as a function.
 const WRAPPER_LINES: usize = 2;
 
 /// Script that prepares a context before any function runs in it.
@@ -230,7 +230,7 @@ fn error_reply(ctx: &Ctx<'_>, error: &Error, task: ScriptTask) -> WorkerReply {
 }
 
 /// Returns the position of a syntax error from the first line of the stack: `    at <input>:LINE:COLUMN`.
-/// Subtracts the lines that the engine puts before the text.
+/// Subtracts the lines that the engine adds before the text.
 fn error_position(stack: &str) -> (usize, usize) {
     let first = stack.lines().next().unwrap_or_default().trim_end_matches(')');
     let mut numbers = first.rsplit(':').map_while(|part| part.parse::<usize>().ok());

@@ -212,7 +212,7 @@ impl Ledger {
     /// Records the outcome of an intended call, in the ledger that recorded its intent.
     ///
     /// While the ledger cannot write, it keeps the outcome in memory and records it as soon as it can. It
-    /// then returns an error, or `Receipt::Owed` for a read-only call that was allowed while unavailable.
+    /// then returns an error, or `RecordReceipt::Deferred` for a read-only call that was allowed while unavailable.
     pub fn conclude<T>(
         &self,
         intent: &Intent<T>,

@@ -199,7 +199,7 @@ impl LedgerWriter {
                 self.rotate_at = self.options.segment_limit();
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot begin a new ledger segment; the old one is continued");
+                tracing::warn!(%error, "cannot begin a new ledger segment; the ledger continues in the old one");
                 self.rotate_at = self.active.length + self.options.segment_limit() / 16;
             }
         }

@@ -228,7 +228,7 @@ impl Manifest {
 }
 
 /// Builds the unchecked definition of a command. Missing facts default to the worst case: the tool changes
-/// the machine, at high risk. It is sandboxed whatever the manifest says.
+/// the machine, at high risk. It is always sandboxed; the manifest cannot change that.
 fn spec(file: &ToolFile, command: &ManifestCommandSpec) -> ToolSpec {
     let name = format!("{}.{}", callable_name(&file.id), callable_name(&command.name));
     let description = command.description.as_deref().unwrap_or(&file.description);
@@ -277,7 +277,7 @@ fn is_remote(file: &ToolFile) -> bool {
     mcp.is_some_and(|section| section.transport != McpServerTransport::Stdio)
 }
 
-/// Returns the minimum risk level of a category, whatever the manifest states. Only the claim that a tool
+/// Returns the minimum risk level of a category, which the manifest cannot lower. Only the claim that a tool
 /// changes nothing is trusted, because the sandbox enforces it.
 fn minimum_risk(category: &Category) -> RiskLevel {
     match category {

@@ -5,7 +5,7 @@
 
 /// Use of something unavailable, with its line and column in the text, counted from 0.
 pub(crate) struct ForbiddenCall {
-    pub(crate) what: &'static str,
+    pub(crate) capability: &'static str,
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
@@ -29,8 +29,8 @@ pub(crate) fn find_forbidden_call(text: &str) -> Option<ForbiddenCall> {
             continue;
         }
         let (word, after) = rest.split_at(length);
-        if let Some(what) = forbidden_kind(word, before, after.trim_start()) {
-            return Some(ForbiddenCall { what, line: position.0, column: position.1 });
+        if let Some(capability) = forbidden_kind(word, before, after.trim_start()) {
+            return Some(ForbiddenCall { capability, line: position.0, column: position.1 });
         }
         position.1 += word.chars().count();
         before = 'w';
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: Option<(&str, usize, usize)>) {
-        let found = find_forbidden_call(text).map(|reach| (reach.what, reach.line, reach.column));
+        let found = find_forbidden_call(text).map(|reach| (reach.capability, reach.line, reach.column));
         assert_eq!(found, expect, "{text}");
     }
 

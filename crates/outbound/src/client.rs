@@ -16,7 +16,7 @@ use crate::vet::VettedTarget;
 /// Maximum number of response headers. Their total size is limited by the buffer of hyper (408 KiB).
 const MAX_HEADERS: usize = 128;
 /// Maximum number of addresses that are tried per host.
-const MOST_ADDRESSES: usize = 4;
+const MAX_ADDRESSES: usize = 4;
 /// Time limit for connecting. The client divides it among the addresses of the host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(16);
 
@@ -40,7 +40,7 @@ pub(crate) async fn send(
 /// Returns a client that can connect only to the vetted addresses. Everything that reqwest would do by itself
 /// is disabled, even if another crate enables the feature for it.
 fn client(target: &VettedTarget, tls: &ClientConfig) -> reqwest::Result<Client> {
-    let addresses = target.addresses().iter().copied().take(MOST_ADDRESSES).collect();
+    let addresses = target.addresses().iter().copied().take(MAX_ADDRESSES).collect();
     Client::builder()
         .tls_backend_preconfigured(tls.clone())
         .dns_resolver(Pinned(addresses))

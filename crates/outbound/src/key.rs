@@ -86,11 +86,11 @@ impl KeySources {
         let refused = match read_keychain_answer(keychain_password(&self.account)) {
             Ok(Some(key)) => return Ok(key),
             Ok(None) => None,
-            Err(why) => Some(why),
+            Err(reason) => Some(reason),
         };
         // A keychain that refuses is not a keychain without the key: the message names it.
         self.find_elsewhere().map_err(|missing| match refused {
-            Some(why) => format!("{missing}; {why}"),
+            Some(reason) => format!("{missing}; {reason}"),
             None => missing,
         })
     }
@@ -123,9 +123,9 @@ type KeychainAnswer = Result<Vec<u8>, i32>;
 /// Status of a keychain without such an item.
 const ITEM_NOT_FOUND: i32 = -25300;
 
-/// Returns the key of a keychain item, or none if there is no item. The error says why the keychain gave no key.
+/// Returns the key of a keychain item, or none if there is no item. The error states why the keychain returned no key.
 fn read_keychain_answer(answer: KeychainAnswer) -> Result<Option<ApiKey>, String> {
-    let why = match answer {
+    let reason = match answer {
         Ok(password) => match std::str::from_utf8(&password).ok().and_then(ApiKey::parse) {
             Some(key) => return Ok(Some(key)),
             None => "its item `sinew` does not contain a key".to_owned(),
@@ -136,7 +136,7 @@ fn read_keychain_answer(answer: KeychainAnswer) -> Result<Option<ApiKey>, String
         Err(-128) => "the access was denied in its window".to_owned(),
         Err(status) => format!("status {status}"),
     };
-    Err(format!("the keychain gave no key: {why}"))
+    Err(format!("the keychain gave no key: {reason}"))
 }
 
 /// Reads the keychain item `sinew` with this account.
@@ -189,7 +189,9 @@ mod tests {
             set_permissions(&file, Permissions::from_mode(mode)).unwrap();
             match (places.find(), expect) {
                 (Ok(key), Ok(expect)) => assert_eq!(key.reveal(), expect),
-                (Err(why), Err(expect)) => assert!(why.contains(expect) && !why.contains("abc"), "{why}"),
+                (Err(reason), Err(expect)) => {
+                    assert!(reason.contains(expect) && !reason.contains("abc"), "{reason}")
+                }
                 (found, expect) => panic!("{found:?} instead of {expect:?}"),
             }
             set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
@@ -228,8 +230,8 @@ mod tests {
         assert_eq!(found(b"abc-123\n").unwrap().unwrap().reveal(), "abc-123");
         assert_eq!(read(Err(ITEM_NOT_FOUND)), Ok(None), "no item is no error");
         for bad in [&b""[..], b"two words", b"\xff\xfe", b"a\nb"] {
-            let why = found(bad).unwrap_err();
-            assert!(why.contains("does not contain a key") && !why.contains("two"), "{why}");
+            let reason = found(bad).unwrap_err();
+            assert!(reason.contains("does not contain a key") && !reason.contains("two"), "{reason}");
         }
         for (status, expect) in [(-25308, "locked"), (-25293, "wrong"), (-128, "denied"), (-34018, "-34018")]
         {

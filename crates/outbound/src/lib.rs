@@ -6,7 +6,7 @@
 //! Each redirect goes through the same steps. Size, time and headers are limited.
 //!
 //! This crate uses no proxy from the environment, stores no cookies, and does not decode bodies: they are
-//! untrusted bytes, which a sandboxed process parses. It understands only the framing of HTTP and WebSocket.
+//! untrusted bytes, which a sandboxed process parses. It parses only the framing of HTTP and WebSocket.
 //! No other crate opens a connection for a call.
 
 mod client;

@@ -44,20 +44,20 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// Reads the body of a response up to `most` bytes.
+    /// Reads the body of a response up to `max` bytes.
     pub(crate) async fn read(
         target: &VettedTarget,
         mut response: reqwest::Response,
-        most: u64,
+        max: u64,
         is_enough: &mut StopReading<'_>,
     ) -> HttpResponse {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
         let (mut bytes, mut is_cut) = (Vec::new(), false);
         while !is_cut {
             match response.chunk().await {
                 Ok(None) => break,
                 Ok(Some(part)) => {
-                    let space = most - bytes.len();
+                    let space = max - bytes.len();
                     is_cut = part.len() > space;
                     let part = part.get(..space.min(part.len())).unwrap_or_default();
                     bytes.extend_from_slice(part);

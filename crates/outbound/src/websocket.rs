@@ -36,19 +36,19 @@ pub struct WebSocketConnection {
     limit: u64,
 }
 
-/// Opens a WebSocket with this subprotocol. No message may have more than `most` bytes.
+/// Opens a WebSocket with this subprotocol. No message may have more than `max` bytes.
 pub(crate) async fn open(
     target: &VettedTarget,
     tls: &ClientConfig,
     request: &HttpRequest,
-    (protocol, most): (&'static str, u64),
+    (protocol, max): (&'static str, u64),
 ) -> Result<WebSocketConnection, OutboundError> {
     let refused = |why: String| OutboundError::WebSocketRefused { host: target.host.clone(), reason: why };
     let handshake = WebSocketHandshake::new(protocol);
     let response = send(target, tls, &handshake.apply_to(request.clone())).await?;
     handshake.check(&response).map_err(refused)?;
     let upgraded = response.upgrade().await.map_err(|_| refused("it closed the connection".to_owned()))?;
-    let longest = usize::try_from(most).unwrap_or(usize::MAX);
+    let longest = usize::try_from(max).unwrap_or(usize::MAX);
     let settings = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(0)
@@ -56,8 +56,8 @@ pub(crate) async fn open(
         .max_frame_size(Some(longest));
     let connection = Metered { connection: upgraded, bytes_left: 0 };
     let frames = WebSocketStream::from_raw_socket(connection, Role::Client, Some(settings)).await;
-    let mut socket = WebSocketConnection { host: target.host.clone(), frames, limit: most };
-    socket.set_receive_limit(most);
+    let mut socket = WebSocketConnection { host: target.host.clone(), frames, limit: max };
+    socket.set_receive_limit(max);
     Ok(socket)
 }
 

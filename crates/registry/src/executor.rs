@@ -37,7 +37,7 @@ pub struct CallPreview {
 /// Component that does the work of a call, for the limits in the approval request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExecutionSite {
-    /// As the definition says: the daemon itself, or a program in a sandbox.
+    /// As in the definition: the daemon itself, or a program in a sandbox.
     #[default]
     AsDefined,
     /// The daemon sends requests to hosts, and a sandboxed process without network or folders parses the

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn listening_sockets_of_launchd_are_taken_over_without_inheritance() {
+    fn launchd_sockets_are_taken_over_without_inheritance() {
         let folder = tempfile::tempdir().unwrap();
         let [agent, control] = ["a.sock", "c.sock"].map(|name| folder.path().join(name));
         let listener = |path: &Path| OwnedFd::from(UnixListener::bind(path).unwrap());

@@ -26,7 +26,7 @@ use crate::socket::BoundSocket;
 use crate::worker_sockets::{self, WorkerSockets};
 
 /// Connections of the control socket. They are counted separately, so that agents cannot use them up.
-const MAX_CONTROL_CONNECTIONS: usize = 16;
+pub(crate) const MAX_CONTROL_CONNECTIONS: usize = 16;
 /// Limits that keep control connections available, so that `sinew lockdown` always gets one: an idle
 /// connection is closed, and only half of the connections may have subscriptions.
 const CONTROL_LISTENER_LIMITS: ListenerLimits = ListenerLimits {
@@ -76,7 +76,7 @@ pub async fn serve(
     let hangup = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let reloader = Arc::new(ConfigReloader::new(Arc::clone(&layer), source, settings));
     descriptor_limit::raise();
-    let limits = limits_within_descriptors(settings.limits, descriptor_limit::current());
+    let limits = descriptor_limit::limit_connections(settings.limits, descriptor_limit::current());
     let paths = [home.agent_socket(), home.control_socket()];
     let [agent_path, control_path] = &paths;
     // Before any socket is bound, so that clients find no worker sockets of an earlier daemon.
@@ -186,23 +186,6 @@ async fn shut_down(
     }
 }
 
-/// Reduces the connection limit so that half of the file descriptors remain for tools, the ledger and the
-/// daemon.
-fn limits_within_descriptors(limits: ConnectionLimits, descriptors: u64) -> ConnectionLimits {
-    let most = max_agent_connections(descriptors);
-    if limits.max_connections <= most {
-        return limits;
-    }
-    let setting = limits.max_connections;
-    tracing::warn!(setting, max_connections = most, descriptors, "connections_limited_by_descriptors");
-    ConnectionLimits { max_connections: most, unreduced_connections: Some(setting), ..limits }
-}
-
-fn max_agent_connections(descriptors: u64) -> usize {
-    let half = usize::try_from(descriptors / 2).unwrap_or(usize::MAX);
-    half.saturating_sub(MAX_CONTROL_CONNECTIONS).max(1)
-}
-
 /// Signals that stop the daemon.
 struct StopSignals {
     terminate: Signal,
@@ -260,14 +243,6 @@ mod tests {
         assert!(line.contains("\"result\""), "{line}");
     }
 
-    #[test]
-    fn setting_reduced_by_descriptors_is_reported() {
-        let setting = ConnectionLimits { max_connections: 300, ..limits() };
-        let reduced = limits_within_descriptors(setting, 256);
-        assert_eq!((reduced.max_connections, reduced.unreduced_connections), (112, Some(300)));
-        assert_eq!(limits_within_descriptors(setting, 1024), setting);
-    }
-
     #[tokio::test(start_paused = true)]
     async fn removed_socket_file_is_bound_again() {
         let folder = tempfile::tempdir().unwrap();
@@ -296,15 +271,6 @@ mod tests {
         tokio::select! {
             never = serve_socket(&endpoint, &mut socket, (&path, &lock)) => match never {},
             found = tokio::time::timeout(Duration::from_secs(90), removed) => found.expect("it is bound again"),
-        }
-    }
-
-    #[test]
-    fn connections_leave_descriptors_for_tools() {
-        for (descriptors, expect) in [(64, 16), (256, 112), (1024, 496), (0, 1), (u64::MAX, usize::MAX / 2)] {
-            let afforded = max_agent_connections(descriptors);
-            assert!(afforded.abs_diff(expect) <= MAX_CONTROL_CONNECTIONS, "{descriptors}: {afforded}");
-            assert!(afforded >= 1);
         }
     }
 }

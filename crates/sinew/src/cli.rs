@@ -239,7 +239,7 @@ pub(crate) struct CallArgs {
     /// Do not wait for approval: print the approval id and exit with code 4.
     #[arg(long = "async")]
     pub(crate) no_wait: bool,
-    /// Use the decision on this approval, which an earlier attempt of the same call requested.
+    /// Use the decision on this approval request, which an earlier attempt of the same call created.
     #[arg(long, value_name = "ID")]
     pub(crate) approval_id: Option<String>,
     /// Idempotency key: a repeated call with the same key within 24 hours returns the first outcome and does

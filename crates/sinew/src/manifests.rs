@@ -51,7 +51,7 @@ pub(crate) fn register(
     let connectors = connectors.with_accepted_origins(accepted).with_pin_store(pin_store(context, taking));
     let connectors = connectors.with_keys(host_keys(settings));
     for skipped in connectors.register(&loaded.manifests, registry) {
-        let message = format!("the tool `{}` is skipped: {}", skipped.name, skipped.why);
+        let message = format!("the tool `{}` is skipped: {}", skipped.name, skipped.reason);
         print_warning(escape_invisible(&format!("warning: {message}")));
         let (file, code) = (folder.display().to_string(), "tool_skipped".to_owned());
         problems.push(ManifestProblem { file, line: 0, code, message });

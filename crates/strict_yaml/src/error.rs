@@ -109,7 +109,7 @@ fn printable_char(c: char) -> char {
     }
 }
 
-/// Escapes control and invisible characters, because the file may contain any text and the error goes to a
+/// Escapes control and invisible characters, because the file may contain any text and the error is shown on a
 /// terminal.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

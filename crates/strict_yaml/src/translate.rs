@@ -63,7 +63,7 @@ fn message_and_suggestion(error: &Error) -> (String, Option<String>) {
 
 /// Replaces the name of a Rust number type by the numbers that it holds.
 fn without_rust_types(message: String) -> String {
-    let whole = |most: u64| format!("expected a whole number from 0 to {most}");
+    let whole = |max: u64| format!("expected a whole number from 0 to {max}");
     match message.as_str() {
         "invalid u8" => whole(u8::MAX.into()),
         "invalid u16" => whole(u16::MAX.into()),

@@ -7,7 +7,7 @@ use crate::snapshot::{Pressure, Pressures};
 /// Returns all pressure values of this system. If the system has no memory pressure level, it is derived from
 /// the percentage of free memory.
 pub(crate) fn read_pressures(memory_left: Option<f64>) -> Pressures {
-    let stalls = |what: &str| platform::pressure_stalls(what).and_then(|text| parse_psi(&text));
+    let stalls = |resource: &str| platform::pressure_stalls(resource).and_then(|text| parse_psi(&text));
     Pressures {
         memory_level: platform::memory_level().or_else(|| memory_left.map(level_from_free_percent)),
         memory: stalls("memory"),

@@ -1,15 +1,14 @@
 //! Identity of a caller: facts from the kernel and the endpoint, narrowed by the name the client gives
 //! itself.
 
-mod key;
+use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::canonical;
-
-pub use key::{CallerKey, CallerKeyError, ProcessIdentity};
 
 /// Endpoint through which a call arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -113,7 +112,7 @@ impl Caller {
         self.is_same_party(other) && self.bound_key() == other.bound_key()
     }
 
-    /// Returns true if two calls of agents come from the same process, whatever names and worker sessions it uses.
+    /// Returns true if two calls of agents come from the same process, under any name and in any worker session.
     pub fn is_same_process(&self, other: &Caller) -> bool {
         self.bound_key().is_some_and(|key| other.bound_key() == Some(key))
     }
@@ -143,6 +142,86 @@ impl Caller {
     /// Returns the name by which ledger records are filtered: the client's name for itself, else the user id.
     pub fn display_name(&self) -> String {
         self.client.clone().unwrap_or_else(|| format!("uid {}", self.uid))
+    }
+}
+
+/// Process. The start time tells it apart from a later process with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessIdentity {
+    /// Process id.
+    pub pid: i32,
+    /// Start time in clock ticks since boot; `None` if the system does not report it.
+    pub started: Option<u64>,
+}
+
+/// Identity that limits, suspensions and approvals are bound to. A caller cannot choose it: it comes from the kernel, and
+/// a worker session has that of the caller that opened it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(into = "String", try_from = "String")]
+#[schemars(with = "String")]
+pub enum CallerKey {
+    /// A process, identified by its peer credentials.
+    Process(ProcessIdentity),
+    /// A user, if the peer credentials have no process id.
+    User(u32),
+}
+
+/// Error for a text that is not a caller key.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` is not a caller: expected `process:PID@START` or `user:UID`", .0.escape_debug())]
+pub struct CallerKeyError(String);
+
+impl CallerKey {
+    /// Returns the key of a process whose start time is unknown.
+    pub fn of_pid(pid: i32) -> Self {
+        CallerKey::Process(ProcessIdentity { pid, started: None })
+    }
+}
+
+impl fmt::Display for CallerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallerKey::Process(ProcessIdentity { pid, started: Some(started) }) => {
+                write!(f, "process:{pid}@{started}")
+            }
+            CallerKey::Process(ProcessIdentity { pid, started: None }) => write!(f, "process:{pid}"),
+            CallerKey::User(uid) => write!(f, "user:{uid}"),
+        }
+    }
+}
+
+impl From<CallerKey> for String {
+    fn from(key: CallerKey) -> Self {
+        key.to_string()
+    }
+}
+
+impl FromStr for CallerKey {
+    type Err = CallerKeyError;
+
+    fn from_str(text: &str) -> Result<Self, CallerKeyError> {
+        parse(text).ok_or_else(|| CallerKeyError(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for CallerKey {
+    type Error = CallerKeyError;
+
+    fn try_from(text: String) -> Result<Self, CallerKeyError> {
+        text.parse()
+    }
+}
+
+fn parse(text: &str) -> Option<CallerKey> {
+    let (kind, rest) = text.split_once(':')?;
+    match (kind, rest.split_once('@')) {
+        ("user", None) => rest.parse().ok().map(CallerKey::User),
+        ("process", None) => rest.parse().ok().map(CallerKey::of_pid),
+        ("process", Some((pid, started))) => {
+            let (pid, started) = (pid.parse().ok()?, started.parse().ok()?);
+            Some(CallerKey::Process(ProcessIdentity { pid, started: Some(started) }))
+        }
+        _ => None,
     }
 }
 
@@ -182,5 +261,17 @@ mod tests {
         }
         let operator = |pid| caller(pid, None, CallerEndpoint::Control);
         assert!(operator(1).is_same_instance(&operator(2)), "each command is a process of its own");
+    }
+
+    #[test]
+    fn key_and_its_text_are_equivalent() {
+        for text in ["process:7", "process:7@123456789012", "user:0", "user:4294967295"] {
+            assert_eq!(text.parse::<CallerKey>().unwrap().to_string(), text);
+        }
+        for text in ["", "process", "process:", "process:x", "process:1@", "user:1@2", "session:1", "user:-1"]
+        {
+            let error = text.parse::<CallerKey>().unwrap_err();
+            assert!(error.to_string().starts_with(&format!("`{text}` is not a caller")), "{error}");
+        }
     }
 }

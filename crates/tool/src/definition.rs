@@ -1,17 +1,14 @@
 //! Checked tool definition. Only `ToolSpec::check` constructs one.
 
-mod callable_names;
 mod error;
 mod export;
 mod external_target_argument;
 mod key_recipient;
-mod model_schema;
 mod parameter;
 mod path_argument;
 mod path_declarations;
 mod schema_of;
 mod spec;
-mod text_format;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,11 +19,10 @@ pub use export::ToolFormat;
 use external_target_argument::ExternalTargetArgument;
 pub use external_target_argument::{COMMAND_PREFIX, ExternalTargetKind};
 pub use key_recipient::KeyRecipient;
-pub use parameter::{ParameterType, ToolParameter};
+pub use parameter::{ParameterType, TextFormat, ToolParameter};
 pub use path_argument::PathAccess;
 use path_argument::PathArgument;
 pub use spec::{SESSION_ARGUMENT, ToolSpec, is_version};
-pub use text_format::TextFormat;
 
 use crate::result::ModelText;
 use crate::text::SharedText;
@@ -93,7 +89,7 @@ pub struct ToolDefinition {
     #[serde(skip)]
     pub(crate) paths: Vec<PathArgument>,
     #[serde(skip)]
-    pub(crate) outward: Vec<ExternalTargetArgument>,
+    pub(crate) external_targets: Vec<ExternalTargetArgument>,
     #[serde(rename = "definition_hash", skip_serializing_if = "is_not_computed")]
     pub(crate) hash: SharedText,
 }
@@ -104,7 +100,7 @@ fn is_not_computed(hash: &SharedText) -> bool {
 }
 
 /// Omits a false flag, so that definitions without it keep the hash they had before the flag existed.
-#[allow(clippy::trivially_copy_pass_by_ref)] // the shape serde asks for
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires a reference
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
@@ -222,7 +218,7 @@ impl ToolDefinition {
 
     /// Returns the arguments that are commands or network addresses.
     pub fn external_target_arguments(&self) -> &[ExternalTargetArgument] {
-        &self.outward
+        &self.external_targets
     }
 
     /// Returns the digest of the implementation, such as a manifest and its program, if there is one.
@@ -243,6 +239,33 @@ impl ToolDefinition {
     /// Returns the hash as shared text, without copying it.
     pub fn shared_hash(&self) -> SharedText {
         self.hash.clone()
+    }
+}
+
+// Names by which a tool can be called. No other code decides if a name refers to a tool.
+impl ToolDefinition {
+    /// Returns true if `spelling` refers to this tool: its name, an alias, or the name without dots, each
+    /// optionally with `@major`, in any letter case. A part of a name never matches.
+    pub fn matches_name(&self, spelling: &str) -> bool {
+        let (name, major) = match spelling.split_once('@') {
+            Some((name, major)) => (name, Some(major)),
+            None => (spelling, None),
+        };
+        let Ok(name) = ToolName::new(name) else { return false };
+        self.callable_names().any(|own| own == name)
+            && major.is_none_or(|major| major == self.major.to_string())
+    }
+
+    /// Returns all names without a version: the canonical name, then the aliases, then the name without dots.
+    pub fn callable_names(&self) -> impl Iterator<Item = ToolName> {
+        let undotted = || ToolName::new(&self.name_without_dots()).ok().filter(|name| *name != self.name);
+        let named = std::iter::once(&self.name).chain(&self.aliases).cloned();
+        named.chain(std::iter::once_with(undotted).flatten())
+    }
+
+    /// Returns the name with `__` for each dot, which function-calling formats do not allow.
+    pub(crate) fn name_without_dots(&self) -> String {
+        self.name.as_str().replace('.', "__")
     }
 }
 

@@ -141,7 +141,7 @@ pub struct Failure {
     /// Sandbox tier the tool ran in.
     #[serde(skip)]
     pub sandbox: SandboxTier,
-    /// True if the network or a peer is responsible, whatever the kind: a timeout may be a fault of either.
+    /// True if the network or a peer is responsible. The kind does not show this: a timeout may be a fault of either.
     #[serde(skip)]
     pub is_network_fault: bool,
     /// Pause that the peer asks for before it is asked again.

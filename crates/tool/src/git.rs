@@ -1,4 +1,4 @@
-//! Git directories recognized by their entries, whatever the directory is called.
+//! Git directories recognized by their entries, not by the name of the directory.
 //!
 //! Git takes any directory with `HEAD`, `objects` and `refs` for a bare repository, and one with `HEAD` and `commondir`
 //! for a linked worktree, and runs the programs that its configuration names. This is the one definition of that layout:

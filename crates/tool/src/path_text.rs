@@ -51,7 +51,7 @@ fn is_escape(c: char) -> bool {
     (FIRST..=LAST).contains(&u32::from(c))
 }
 
-/// Only bytes from 0x80 on are escaped, so no escape stands for `/`, `.` or NUL.
+/// Only bytes from 0x80 on are escaped, so no escape represents `/`, `.` or NUL.
 fn escape(byte: u8) -> char {
     let offset = u32::from(byte.saturating_sub(0x80));
     char::from_u32(FIRST + offset).unwrap_or(char::REPLACEMENT_CHARACTER)

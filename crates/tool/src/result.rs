@@ -55,7 +55,7 @@ pub enum TruncationUnit {
     Bytes,
     /// Characters.
     Characters,
-    /// Lines, files, matches, or whatever the tool lists.
+    /// Items that the tool lists, such as lines, files or matches.
     #[default]
     Entries,
 }

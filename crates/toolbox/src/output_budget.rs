@@ -46,13 +46,13 @@ pub(crate) fn take_fitting<T: Serialize>(items: Vec<T>, budget: u64) -> Vec<T> {
     items.into_iter().take_while(|item| fits(item)).collect()
 }
 
-/// Returns the first `most` items that fit into a result, and the number of all items.
-pub(crate) fn listed<T: Serialize>(permit: &Permit, items: Vec<T>, most: usize) -> (Vec<T>, u64) {
+/// Returns the first `max` items that fit into a result, and the number of all items.
+pub(crate) fn listed<T: Serialize>(permit: &Permit, items: Vec<T>, max: usize) -> (Vec<T>, u64) {
     let total = items.len() as u64;
-    (take_fitting(items.into_iter().take(most).collect(), content_budget(permit)), total)
+    (take_fitting(items.into_iter().take(max).collect(), content_budget(permit)), total)
 }
 
-/// Describes the truncation of a list, if items were left out or `is_cut` says that the source was cut.
+/// Describes the truncation of a list, if items were left out, or if the source was truncated (`is_cut`).
 pub(crate) fn truncation(returned: usize, total: u64, is_cut: bool, how: &str) -> Option<Truncation> {
     let returned = returned as u64;
     (returned < total || is_cut).then(|| Truncation {

@@ -87,7 +87,7 @@ impl Default for FolderArg {
     }
 }
 
-/// Result of a tool body: its typed output and the metadata that goes with it.
+/// Result of a tool body: its typed output and its metadata.
 pub(crate) struct TypedOutput<O> {
     pub(crate) value: O,
     pub(crate) metadata: ToolOutput,

@@ -19,19 +19,19 @@ pub(crate) struct DecodedBody {
 }
 
 /// Decodes a body. Returns the decodable part of a broken one; it is an error if nothing can be decoded.
-pub(crate) fn decode(body: Vec<u8>, codings: &[String], most: u64) -> Result<DecodedBody, String> {
+pub(crate) fn decode(body: Vec<u8>, codings: &[String], max: u64) -> Result<DecodedBody, String> {
     if codings.len() > MAX_CODINGS {
         return Err(format!("the body has more than {MAX_CODINGS} codings"));
     }
     // Each layer has the limit, so that an inner bomb is not unpacked to feed an outer decoder.
     let mut reader: Box<dyn Read> = Box::new(Cursor::new(body));
     for coding in codings.iter().rev() {
-        reader = Box::new(decoder_for(reader, coding)?.take(most.saturating_add(1)));
+        reader = Box::new(decoder_for(reader, coding)?.take(max.saturating_add(1)));
     }
     let mut bytes = Vec::new();
-    let read = reader.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    let is_long = bytes.len() as u64 > most;
-    bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+    let read = reader.take(max.saturating_add(1)).read_to_end(&mut bytes);
+    let is_long = bytes.len() as u64 > max;
+    bytes.truncate(usize::try_from(max).unwrap_or(usize::MAX));
     match read {
         Err(error) if bytes.is_empty() => {
             Err(format!("the body is not valid `{}`: {error}", codings.join(", ")))
@@ -144,8 +144,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(body: Vec<u8>, codings: &[&str], most: u64, expect: &[u8], is_cut: bool) {
-        let decoded = decode(body, &words(codings), most).unwrap();
+    fn check(body: Vec<u8>, codings: &[&str], max: u64, expect: &[u8], is_cut: bool) {
+        let decoded = decode(body, &words(codings), max).unwrap();
         assert_eq!(decoded.bytes.len(), expect.len(), "{codings:?}");
         assert_eq!(decoded, DecodedBody { bytes: expect.to_vec(), is_cut }, "{codings:?}");
     }

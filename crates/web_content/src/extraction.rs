@@ -12,7 +12,7 @@ pub struct ExtractionRequest {
     /// Content codings in the order in which they were applied.
     pub codings: Vec<String>,
     /// Maximum number of bytes to decode.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
 }
 
 /// Result requested from a document.
@@ -31,7 +31,7 @@ pub enum ExtractionPurpose {
         /// Search engine that produced the page.
         engine: SearchEngine,
         /// Maximum number of results.
-        most: usize,
+        max: usize,
     },
     /// Check of a path against `robots.txt`.
     Robots {

@@ -14,12 +14,12 @@ const MAX_TITLE_CHARS: usize = 200;
 const MAX_SNIPPET_CHARS: usize = 500;
 const MAX_URL_BYTES: usize = 2000;
 
-/// Extracts at most `most` results from a document.
+/// Extracts at most `max` results from a document.
 pub(crate) fn extract_results(
     bytes: &[u8],
     content_type: Option<&str>,
     engine: SearchEngine,
-    most: usize,
+    max: usize,
 ) -> SearchOutcome {
     let (text, _) = charset::to_text(bytes, content_type);
     let found = match engine {
@@ -31,7 +31,7 @@ pub(crate) fn extract_results(
     };
     match found {
         SearchOutcome::Hits(mut hits) => {
-            hits.truncate(most);
+            hits.truncate(max);
             SearchOutcome::Hits(hits)
         }
         other => other,

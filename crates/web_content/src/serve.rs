@@ -45,7 +45,7 @@ pub fn read_reply(bytes: &[u8]) -> io::Result<ExtractionReply> {
 }
 
 fn extract(order: &ExtractionRequest, body: Vec<u8>) -> ExtractionReply {
-    let decoded = match decode(body, &order.codings, order.most_bytes) {
+    let decoded = match decode(body, &order.codings, order.max_bytes) {
         Ok(decoded) => decoded,
         Err(reason) => return ExtractionReply::Undecodable(reason),
     };
@@ -54,8 +54,8 @@ fn extract(order: &ExtractionRequest, body: Vec<u8>) -> ExtractionReply {
         ExtractionPurpose::Page { url, view } => {
             ExtractionReply::Page(extract_page(&decoded, content_type, url, *view))
         }
-        ExtractionPurpose::Results { engine, most } => {
-            ExtractionReply::Results(results::extract_results(&decoded.bytes, content_type, *engine, *most))
+        ExtractionPurpose::Results { engine, max } => {
+            ExtractionReply::Results(results::extract_results(&decoded.bytes, content_type, *engine, *max))
         }
         ExtractionPurpose::Robots { path } => ExtractionReply::Robots(robots::allows(&decoded.bytes, path)),
     }
@@ -74,7 +74,7 @@ mod tests {
             purpose,
             content_type: Some("text/plain".to_owned()),
             codings: Vec::new(),
-            most_bytes: 3,
+            max_bytes: 3,
         };
         let mut output = Vec::new();
         let input = write_request(&order, b"abcdef").unwrap();

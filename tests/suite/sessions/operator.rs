@@ -75,7 +75,7 @@ fn session_limit_of_a_process_ignores_client_names() {
         assert!(opened <= 16, "there is no end to it");
     };
     assert_eq!((opened, &refused["error"]["data"]["code"]), (16, &json!("busy")), "{refused}");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("the most of one process"), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("the limit for one process"), "{refused}");
     // Named sessions stay when their client is gone; the operator closes one to free a slot.
     let mut client = daemon.agent();
     open(&mut client, &json!({"allowlist": ["read_file"]}));

@@ -1,11 +1,13 @@
 //! Modules and folders have a name with a meaning, because a `utils` or `core` collects unrelated code. There
-//! is no `mod.rs`: a module `foo` is `foo.rs`, its parts are in `foo/`.
+//! is no `mod.rs`: a module `foo` is `foo.rs`, its parts are in `foo/`. The name of a test is a short promise.
 
 use crate::tidy::{Finding, rust_source};
 use crate::tree::Tree;
 
 const EMPTY_WORDS: &[&str] =
     &["util", "utils", "common", "helper", "helpers", "manager", "managers", "core", "misc"];
+
+const MAX_TEST_NAME: usize = 60;
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -21,6 +23,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 1,
                 format!("`{word}` says nothing: name the file or folder after what it is for"),
             )
+        }));
+        findings.extend(long_test_names(&file.text).map(|(line, name)| {
+            let length = name.chars().count();
+            let message =
+                format!("the name of the test has {length} characters, the limit is {MAX_TEST_NAME}");
+            Finding::error(&file.path, line, message)
         }));
         findings.extend(inline_modules(&file.text).filter_map(|(line, name)| {
             let word = empty_word(name)?;
@@ -48,6 +56,22 @@ fn inline_modules(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().zip(1..).zip(opens).filter(|(_, opens)| *opens).filter_map(|((line, number), _)| {
         let (_, after) = line.split_once("mod ")?;
         Some((number, after.split_whitespace().next()?))
+    })
+}
+
+/// Tests whose name is too long, with the line of the name.
+fn long_test_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_test = false;
+    text.lines().zip(1..).filter_map(move |(line, number)| {
+        let line = line.trim();
+        if line.starts_with("#[") {
+            is_test |= line == "#[test]" || line.starts_with("#[tokio::test");
+            return None;
+        }
+        let is_named = std::mem::take(&mut is_test);
+        let (_, signature) = line.split_once("fn ").filter(|_| is_named)?;
+        let name = signature.split('(').next()?;
+        (name.chars().count() > MAX_TEST_NAME).then_some((number, name))
     })
 }
 
@@ -80,5 +104,15 @@ mod tests {
     #[test]
     fn mod_files_are_renamed() {
         check_file("crates/a/src/b/mod.rs", "", &[(1, "rename it to `crates/a/src/b.rs`")]);
+    }
+
+    #[test]
+    fn long_names_of_tests_are_found() {
+        let test = |length: usize| format!("#[test]\n#[ignore]\nfn {}() {{}}\n", "a".repeat(length));
+        check_file("crates/a/src/b.rs", &test(60), &[]);
+        check_file("crates/a/src/b.rs", &test(61), &[(3, "61 characters, the limit is 60")]);
+        let tokio = format!("#[tokio::test(flavor = \"x\")]\nasync fn {}() {{}}\n", "a".repeat(61));
+        check_file("crates/a/src/b.rs", &tokio, &[(2, "61 characters")]);
+        check_file("crates/a/src/b.rs", &format!("fn {}() {{}}\n", "a".repeat(61)), &[]);
     }
 }

@@ -46,9 +46,9 @@ fn sandbox_fingerprint(permit: &Permit) -> String {
 }
 
 /// Workspaces that a program can access: an approval does not extend to workspaces that are added later.
-fn describe_workspaces(permit: &Permit, access: WorkspaceAccess, what: &str) -> String {
+fn describe_workspaces(permit: &Permit, access: WorkspaceAccess, permission: &str) -> String {
     let of_kind =
         permit.sandbox_folders().iter().filter(|folder| folder.access() == access).map(Workspace::root);
     let names: Vec<String> = of_kind.map(|root| format!("{root:?}")).collect();
-    if names.is_empty() { String::new() } else { format!("; {what} {}", names.join(", ")) }
+    if names.is_empty() { String::new() } else { format!("; {permission} {}", names.join(", ")) }
 }

@@ -91,7 +91,7 @@ impl TurnUsage {
 
     /// Adds a cost. Returns the cap if a warning is due: once per turn, when the cost first exceeds it.
     pub(crate) fn spend(&mut self, budget: &TurnBudget, cost: f64) -> Option<f64> {
-        // The sum only grows and stays finite, whatever is reported.
+        // The sum never decreases and stays finite for every reported cost.
         self.cost = (self.cost + if cost.is_finite() { cost.max(0.0) } else { 0.0 }).min(f64::MAX);
         match budget.cap {
             TurnCostCap::Warn(cap) if self.cost > cap && !self.warned => {

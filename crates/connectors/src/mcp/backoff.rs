@@ -14,7 +14,7 @@ const FAILURES_WITHOUT_PAUSE: u32 = 1;
 pub(crate) struct ServerBackoff {
     failures: u32,
     until: Option<Instant>,
-    why: String,
+    reason: String,
 }
 
 impl ServerBackoff {
@@ -22,9 +22,9 @@ impl ServerBackoff {
         *self = ServerBackoff::default();
     }
 
-    pub(crate) fn record_failure(&mut self, now: Instant, why: &str) {
+    pub(crate) fn record_failure(&mut self, now: Instant, reason: &str) {
         self.failures = self.failures.saturating_add(1);
-        self.why = why.chars().take(400).collect();
+        self.reason = reason.chars().take(400).collect();
         let doublings = self.failures.saturating_sub(FAILURES_WITHOUT_PAUSE);
         let pause = FIRST_PAUSE.saturating_mul(1 << doublings.saturating_sub(1).min(6)).min(MAX_PAUSE);
         self.until = (doublings > 0).then(|| now + pause);
@@ -38,7 +38,7 @@ impl ServerBackoff {
                     "the server failed {failures} times in a row; the next attempt is in {seconds:.0} s"
                 );
                 let failure = Failure::new(FailureKind::Transient, message);
-                let hint = format!("last failure: {}", self.why);
+                let hint = format!("last failure: {}", self.reason);
                 Err(Failure { retry_after: Some(remaining), ..failure.with_hint(hint) })
             }
             _ => Ok(()),

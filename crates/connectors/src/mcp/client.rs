@@ -151,10 +151,10 @@ impl McpClient {
             meta.extend(trace.trace_state.clone().map(|state| ("tracestate".to_owned(), state.into())));
             params.insert("_meta".to_owned(), meta.into());
         }
-        let most =
+        let max =
             context.permit.max_output_bytes().saturating_mul(MESSAGE_OVERHEAD_FACTOR).min(MAX_RESULT_BYTES);
         self.cached_definitions = None;
-        self.request(CALL_METHOD, params, (usize::try_from(most).unwrap_or(usize::MAX), context)).await
+        self.request(CALL_METHOD, params, (usize::try_from(max).unwrap_or(usize::MAX), context)).await
     }
 
     pub(crate) fn is_alive(&mut self) -> bool {
@@ -186,14 +186,14 @@ impl McpClient {
         }
     }
 
-    /// Sends a request and reads a response of at most `most` bytes.
+    /// Sends a request and reads a response of at most `max` bytes.
     async fn request(
         &mut self,
         method: &str,
         mut params: Value,
-        (most, context): (usize, McpRequestContext<'_>),
+        (max, context): (usize, McpRequestContext<'_>),
     ) -> Result<Value, McpError> {
-        let awaited = PendingResponse { id: random_request_id(), max_bytes: most };
+        let awaited = PendingResponse { id: random_request_id(), max_bytes: max };
         if self.style == ProtocolStyle::Stateless {
             insert_meta(&mut params, "io.modelcontextprotocol/protocolVersion", STATELESS_REVISION.into());
             insert_meta(&mut params, "io.modelcontextprotocol/clientInfo", client_info());

@@ -1,5 +1,5 @@
 //! Tool definitions of a server. They are pinned: a tool whose description, arguments or annotations differ
-//! from the accepted ones is not called. A caller sees this text only if the manifest has no own text and the
+//! from the accepted ones is not called. A caller receives this text only if the manifest has no own text and the
 //! operator has accepted it.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct ServerToolDefinitions(BTreeMap<String, Value>);
 impl ServerToolDefinitions {
     /// Adds a page of `tools/list`.
     pub(crate) fn add_page(&mut self, page: Value) -> Result<(), McpError> {
-        let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
+        let garbled = |reason: &str| McpError::ProtocolViolation(reason.to_owned());
         let Value::Array(tools) = page else { return Err(garbled("its list of tools is not an array")) };
         let (mut bytes, mut values) = (0, 0);
         let mut has_space = |parts: &Value| {

@@ -111,9 +111,9 @@ impl StreamableHttpTransport {
         let credential = context.credential.cloned();
         let request =
             HttpRequest { url: self.url.clone(), method: HttpMethod::Post, headers, body, credential };
-        let most = u64::try_from(awaited.max_bytes).unwrap_or(u64::MAX).saturating_add(EXTRA_MESSAGE_BYTES);
-        let most = context.permit.max_response_bytes().unwrap_or(most).min(most);
-        let caps = ResponseLimits { body_bytes: most, deadline: context.deadline };
+        let max = u64::try_from(awaited.max_bytes).unwrap_or(u64::MAX).saturating_add(EXTRA_MESSAGE_BYTES);
+        let max = context.permit.max_response_bytes().unwrap_or(max).min(max);
+        let caps = ResponseLimits { body_bytes: max, deadline: context.deadline };
         let mut events = SseParser::default();
         let mut is_answered = |part: &[u8]| {
             events.feed(part).iter().any(|event| {

@@ -190,8 +190,8 @@ fn parse_envelope(bytes: &[u8]) -> Result<ServerMessageEnvelope<'_>, McpError> {
     }
 }
 
-fn protocol_violation(why: &str) -> McpError {
-    McpError::ProtocolViolation(why.to_owned())
+fn protocol_violation(reason: &str) -> McpError {
+    McpError::ProtocolViolation(reason.to_owned())
 }
 
 fn classify_request(id: Value, method: Cow<'_, str>) -> ServerMessage {

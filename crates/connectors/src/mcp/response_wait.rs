@@ -64,8 +64,8 @@ impl ResponseWait {
 
 /// Network transport on which the messages of the server arrive one by one.
 pub(crate) trait MessageStream {
-    /// Connects if necessary, and begins an exchange in which a response of at most `most` bytes is expected.
-    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError>;
+    /// Connects if necessary, and begins an exchange in which a response of at most `max` bytes is expected.
+    async fn begin(&mut self, max: usize, context: McpRequestContext<'_>) -> Result<(), McpError>;
 
     /// Sends a message.
     async fn send(&mut self, message: &Value, context: McpRequestContext<'_>) -> Result<(), McpError>;

@@ -57,7 +57,7 @@ impl ServerKey {
     /// Reads the key. It is read again for each call, so that a new key takes effect immediately. A keychain
     /// may wait for its user, so the deadline of the call applies.
     pub(crate) async fn credential(self: Arc<Self>, deadline: Instant) -> Result<Credential, Failure> {
-        let failed = |kind, why| Err(Failure::new(kind, why));
+        let failed = |kind, reason| Err(Failure::new(kind, reason));
         let found = tokio::task::spawn_blocking(move || self.read_key());
         match tokio::time::timeout_at(deadline.into(), found).await {
             Ok(Ok(found)) => found,
@@ -72,7 +72,7 @@ impl ServerKey {
             .configured_for_host()?
             .places
             .find()
-            .map_err(|why| self.missing_key_failure("was not found", why))?;
+            .map_err(|reason| self.missing_key_failure("was not found", reason))?;
         Credential::new(key, &self.url, self.header.as_deref()).map_err(Failure::from)
     }
 
@@ -81,8 +81,8 @@ impl ServerKey {
         self.configured_for_host().map(drop)
     }
 
-    fn missing_key_failure(&self, why: &str, hint: String) -> Failure {
-        let message = format!("nothing was sent: the key `{}` for `{}` {why}", self.name, self.host);
+    fn missing_key_failure(&self, reason: &str, hint: String) -> Failure {
+        let message = format!("nothing was sent: the key `{}` for `{}` {reason}", self.name, self.host);
         Failure::new(FailureKind::NotFound, message).with_hint(hint)
     }
 
@@ -140,8 +140,8 @@ impl ServerVariables {
     /// Blocking.
     pub(crate) fn read(&self) -> Result<Vec<(String, OsString)>, Failure> {
         self.variables.iter().map(|(name, key, configured)| {
-            let failed = |why: &str, hint: String| {
-                let message = format!("nothing was run: the variable `{name}` {why}");
+            let failed = |reason: &str, hint: String| {
+                let message = format!("nothing was run: the variable `{name}` {reason}");
                 Err(Failure::new(FailureKind::NotFound, message).with_hint(hint))
             };
             let entry = format!(

@@ -59,7 +59,7 @@ impl ServerPins {
             // The absence of a tool is pinned too: a tool added later needs approval.
             PinState::Pinned(known) => Some(known.get(tool).cloned().unwrap_or_default()),
             // Differs from every accepted definition, so that a reload reports a change.
-            PinState::Unreadable(why) => Some(json!({"unreadable": why})),
+            PinState::Unreadable(reason) => Some(json!({"unreadable": reason})),
         }
     }
 
@@ -73,7 +73,7 @@ impl ServerPins {
     pub(crate) fn note(&self, text: &Arc<ServerToolDefinitions>) -> Result<(), Failure> {
         let mut state = self.state();
         match &state.pin_state {
-            PinState::Unreadable(why) => return Err(self.unreadable_failure(why)),
+            PinState::Unreadable(reason) => return Err(self.unreadable_failure(reason)),
             PinState::Unpinned => {
                 self.with_store(|upstreams, id| upstreams.store_first(id, &text.to_bytes()))
                     .map_err(|error| self.unstored_failure(&error))?;
@@ -110,7 +110,7 @@ impl ServerPins {
         };
         match &self.state().pin_state {
             PinState::Pinned(pinned) if pinned.get(tool) == Some(now) => Ok(()),
-            PinState::Unreadable(why) => Err(self.unreadable_failure(why)),
+            PinState::Unreadable(reason) => Err(self.unreadable_failure(reason)),
             PinState::Pinned(_) | PinState::Unpinned => {
                 let message =
                     format!("the server of `{}` now defines `{tool}` differently than accepted", self.id);
@@ -125,8 +125,9 @@ impl ServerPins {
         self.store.as_ref().map_or(Ok(()), |upstreams| how(upstreams, &self.id))
     }
 
-    fn unreadable_failure(&self, why: &str) -> Failure {
-        let message = format!("the pinned definitions of the server of `{}` cannot be read: {why}", self.id);
+    fn unreadable_failure(&self, reason: &str) -> Failure {
+        let message =
+            format!("the pinned definitions of the server of `{}` cannot be read: {reason}", self.id);
         let accepted_path =
             self.store.as_ref().map(|upstreams| upstreams.accepted_path(&self.id)).unwrap_or_default();
         let accepted_path = accepted_path.display();
@@ -169,7 +170,7 @@ mod tests {
         assert!(first.check_tool("t", &definitions("one")).is_ok());
         assert_eq!(first.check_tool("t", &definitions("two")).unwrap_err().kind, FailureKind::Conflict);
         assert_eq!(first.check_tool("x", &definitions("one")).unwrap_err().kind, FailureKind::NotFound);
-        // After a restart the accepted definition applies; the reload sees the newer one.
+        // After a restart the accepted definition applies; the reload compares it with the newer one.
         first.note(&definitions("two")).unwrap();
         let again = ServerPins::load(Some(&of(PinVersion::Accepted)), "s");
         assert!(

@@ -78,14 +78,14 @@ impl SseTransport {
 }
 
 impl MessageStream for SseTransport {
-    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn begin(&mut self, max: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let open = match self.open.take() {
             Some(open) => open,
             None => self.open_stream(context).await?,
         };
         self.open = Some(OpenSseStream {
             received_bytes: 0,
-            longest: most.saturating_add(EXTRA_MESSAGE_BYTES),
+            longest: max.saturating_add(EXTRA_MESSAGE_BYTES),
             ..open
         });
         Ok(())
@@ -133,7 +133,7 @@ impl OpenSseStream {
 
 /// Resolves the endpoint for messages, which must have the origin of the server.
 fn resolve_endpoint(server: &str, first: &SseEvent) -> Result<String, McpError> {
-    let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
+    let garbled = |reason: &str| McpError::ProtocolViolation(reason.to_owned());
     if first.name != b"endpoint" || first.data.len() > MAX_ENDPOINT_BYTES {
         return Err(garbled("its stream does not begin with an endpoint"));
     }
@@ -145,8 +145,8 @@ fn resolve_endpoint(server: &str, first: &SseEvent) -> Result<String, McpError> 
     }
 }
 
-fn lost(why: &str) -> McpError {
-    McpError::ConnectionLost(why.to_owned())
+fn lost(reason: &str) -> McpError {
+    McpError::ConnectionLost(reason.to_owned())
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(crate) enum McpToolOutcome {
 
 /// Reads a result. Structured content takes precedence over text.
 pub(crate) fn parse_result(mut result: Value, form: OutputForm) -> Result<McpToolResult, McpError> {
-    let garbled = |why: &str| McpError::ProtocolViolation(why.to_owned());
+    let garbled = |reason: &str| McpError::ProtocolViolation(reason.to_owned());
     if result.get("resultType").is_some_and(|kind| kind != "complete") {
         return Err(garbled("it requests more input, which this client does not support"));
     }

@@ -207,13 +207,13 @@ impl Upstream {
         let connected = match opened.await {
             Ok(connected) => connected,
             Err(_late) => {
-                let why = match is_process && !has_network {
+                let reason = match is_process && !has_network {
                     true => {
                         "it was not ready in time; its sandbox has no network (`network: full` in tools.yaml)"
                     }
                     false => "it was not ready in time",
                 };
-                Err((CallAbort::BeforeCall(McpError::ConnectionLost(why.to_owned())), String::new()))
+                Err((CallAbort::BeforeCall(McpError::ConnectionLost(reason.to_owned())), String::new()))
             }
         };
         match connected {

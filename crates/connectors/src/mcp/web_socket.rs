@@ -47,7 +47,7 @@ impl WebSocketTransport {
 }
 
 impl MessageStream for WebSocketTransport {
-    async fn begin(&mut self, most: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
+    async fn begin(&mut self, max: usize, context: McpRequestContext<'_>) -> Result<(), McpError> {
         let mut socket = match self.open.take() {
             Some(socket) => socket,
             None => {
@@ -60,8 +60,8 @@ impl MessageStream for WebSocketTransport {
                 self.gateway.open_websocket(context.permit, &request, SUBPROTOCOL, caps).await?
             }
         };
-        let most = u64::try_from(most).unwrap_or(u64::MAX);
-        socket.set_receive_limit(limit_to_policy(context, most.saturating_add(EXTRA_MESSAGE_BYTES)));
+        let max = u64::try_from(max).unwrap_or(u64::MAX);
+        socket.set_receive_limit(limit_to_policy(context, max.saturating_add(EXTRA_MESSAGE_BYTES)));
         self.open = Some(socket);
         Ok(())
     }

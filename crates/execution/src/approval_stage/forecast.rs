@@ -8,10 +8,17 @@ use approvals::{
     ApprovalClaim, ApprovalMode, ApprovalRef, CallEffect, RequestedCall, UnusableApproval, rule_names,
 };
 use governance::ApprovalRequired;
+use ledger::LedgerEntry;
+use ledger::entry::NoteEntry;
+use registry::Tool;
+use serde_json::{Value, json};
 use tool::{Refusal, RuleRef};
 
-use super::{compute_effect, compute_effect_for_request, explain_record, find_earlier, request_timeout};
+use super::{charge_records, compute_effect, compute_effect_for_request, find_earlier, request_timeout};
+use crate::bookkeeping::size_of;
+use crate::call::PipelineCall;
 use crate::pipeline::StageContext;
+use crate::recorder;
 use crate::throttle::Throttle;
 
 /// Predicted result of the approval stage.
@@ -41,37 +48,37 @@ pub(crate) async fn forecast(
     cx: &StageContext<'_>,
     throttle: &Throttle,
     question: ApprovalRequired,
-    look: EffectPolicy,
+    effect_policy: EffectPolicy,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let call = cx.call;
     // A call that must not request approval does not use an approval either.
-    let brought = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
-    if let Some(approval_ref) = brought {
+    let supplied_ref = call.approval_ref.as_ref().filter(|_| call.approval_mode != ApprovalMode::Never);
+    if let Some(approval_ref) = supplied_ref {
         match cx.approvals.check_usable(&approval_ref.id, &call.header.caller) {
             Ok(()) | Err(UnusableApproval::Pending) => {}
-            Err(why) => return Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
+            Err(reason) => return Err(unusable_refusal(&call.tool_name, &approval_ref.id, &reason)),
         }
     }
-    match look {
-        EffectPolicy::Unrecorded => forecast_with_effect(cx, question, brought).await,
+    match effect_policy {
+        EffectPolicy::Unrecorded => forecast_with_effect(cx, question, supplied_ref).await,
         EffectPolicy::Recorded => {
             call.keep_denial_facts(&question.facts());
-            let preview = forecast_with_effect(cx, question, brought).await;
-            explain_record::record(cx, throttle, &preview).await?;
+            let preview = forecast_with_effect(cx, question, supplied_ref).await;
+            record_explanation(cx, throttle, &preview).await?;
             preview
         }
-        EffectPolicy::Skip => forecast_without_effect(cx, &question, brought),
+        EffectPolicy::Skip => forecast_without_effect(cx, &question, supplied_ref),
     }
 }
 
 async fn forecast_with_effect(
     cx: &StageContext<'_>,
     question: ApprovalRequired,
-    brought: Option<&ApprovalRef>,
+    supplied_ref: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let call = cx.call;
     let rules = rule_names(question.approval_rules());
-    if let Some(approval_ref) = brought {
+    if let Some(approval_ref) = supplied_ref {
         let (_question, effect) = compute_effect(cx, question, ApprovalRequired::permit).await?;
         return forecast_with_approval(cx, approval_ref, &effect, &rules);
     }
@@ -105,11 +112,11 @@ async fn forecast_with_effect(
 fn forecast_without_effect(
     cx: &StageContext<'_>,
     question: &ApprovalRequired,
-    brought: Option<&ApprovalRef>,
+    supplied_ref: Option<&ApprovalRef>,
 ) -> Result<ApprovalForecast, Box<Refusal>> {
     let call = cx.call;
     let approvals = cx.approvals;
-    let Some(approval_ref) = brought else {
+    let Some(approval_ref) = supplied_ref else {
         let space = approvals.check_capacity(&call.header.caller);
         space.map_err(|full| capacity_refusal(&call.tool_name, full))?;
         return Ok(ApprovalForecast::ApprovalRequired(Box::new(question.no_approver_refusal())));
@@ -139,11 +146,56 @@ fn forecast_with_approval(
         Err(UnusableApproval::Pending) => {
             Err(unusable_refusal(&call.tool_name, &approval_ref.id, &UnusableApproval::Mismatch))
         }
-        Err(why) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &why)),
+        Err(reason) => Err(unusable_refusal(&call.tool_name, &approval_ref.id, &reason)),
     }
 }
 
 /// Reference to an approval or a standing rule in the form of a `RuleRef`.
 fn approval_rule_ref(id: &str) -> RuleRef {
     RuleRef { file: "approvals".into(), line: 0, id: id.into() }
+}
+
+/// Records an explanation for an agent before it is returned. If it cannot be recorded, the caller gets a refusal
+/// instead.
+///
+/// The content of the files that the call would change decides if approval can be requested, so an explanation can
+/// confirm a guess at that content. A real call leaves a refusal or a request in the ledger. Explanations are recorded
+/// and rate limited too, so that `explain` is not a way to guess without a trace.
+pub(super) async fn record_explanation(
+    cx: &StageContext<'_>,
+    throttle: &Throttle,
+    preview: &Result<ApprovalForecast, Box<Refusal>>,
+) -> Result<(), Box<Refusal>> {
+    let call = cx.call;
+    throttle.check_refusal_pace(call)?;
+    let entry = LedgerEntry::Note(note(call, cx.tool, preview));
+    charge_records(cx, size_of(&entry))?;
+    let recorded = cx.recorder.ledger.append(&entry);
+    recorded.map(drop).map_err(|error| recorder::ledger_unavailable(&call.tool_name, &error))
+}
+
+fn note(call: &PipelineCall, tool: &Tool, preview: &Result<ApprovalForecast, Box<Refusal>>) -> NoteEntry {
+    let (verdict, refusal) = match preview {
+        Ok(ApprovalForecast::AlreadyApproved(_)) => ("permit", None),
+        Ok(ApprovalForecast::ApprovalRequired(_)) => ("ask", None),
+        Err(refusal) => ("deny", Some(refusal)),
+    };
+    let name = tool.definition().name().as_str();
+    let on_record = call.ledger_call(name);
+    NoteEntry {
+        about: "explained".to_owned(),
+        text: format!("an agent received an explanation of a call to {name}: {verdict}"),
+        data: json!({
+            "call_id": on_record.call_id,
+            "tool": on_record.tool,
+            "mode": on_record.mode,
+            "caller": on_record.caller,
+            "trace": on_record.trace,
+            "arguments_digest": call.arguments_digest,
+            "verdict": verdict,
+            "code": refusal.map(|refusal| refusal.code),
+            "detail": refusal.and_then(|refusal| refusal.detail.clone()),
+            "facts": call.denial_facts().unwrap_or(&Value::Null),
+        }),
+    }
 }

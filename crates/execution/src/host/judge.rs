@@ -21,10 +21,9 @@ use crate::host::{
     unconfined,
 };
 use crate::layer::ToolExecutionLayer;
-use crate::limits::CallLimits;
-use crate::pipeline;
+use crate::pipeline::{self, JudgeCapacity};
+use crate::recorder::Recorder;
 use crate::secret_screening;
-use crate::slots::FairSlots;
 
 /// A call that a host is about to make with one of its own tools.
 #[derive(Clone, Debug)]
@@ -174,8 +173,9 @@ impl ToolExecutionLayer {
         };
         let (rules_tool, approval_rule) =
             (subject.rules_tool_name(&host_call.request), subject.approval_rule());
-        let reported = (host_call.origin, host_call.request.tool_name.clone());
-        let session = reported.0.session_id.as_deref();
+        let (origin, tool_name) = (host_call.origin, host_call.request.tool_name.clone());
+        let host_facts = || origin.to_ledger_facts(&host.name, &tool_name);
+        let session = origin.session_id.as_deref();
         let (call, input) = PipelineCall::judge_only(
             host_call.request,
             &self.recorder.ledger,
@@ -184,10 +184,11 @@ impl ToolExecutionLayer {
         );
         let judging = async {
             self.check_admission(&call)?;
-            let parts = (&self.host.limits, &self.capacity.opening_slots);
+            let capacity =
+                JudgeCapacity { limits: &self.host.limits, opening_slots: &self.capacity.opening_slots };
             let advice = AdviceMemory { memory: Some(&self.host.advice), host: &host.name, session };
-            let programs = &host_call.system_programs;
-            judge(parts, &call, subject, (input, host, programs), advice).await
+            let system_programs = &host_call.system_programs;
+            judge(capacity, &call, HostCallInput { host, subject, input, system_programs, advice }).await
         };
         let verdict = AssertUnwindSafe(judging)
             .catch_unwind()
@@ -197,28 +198,29 @@ impl ToolExecutionLayer {
         let (finding, rules) = with_location(approval_rule, finding, rules);
         let finding = match finding {
             ExplainedVerdict::Deny { refusal } => {
-                ExplainedVerdict::Deny { refusal: self.pace_refusal(&call, refusal) }
+                let refusal = self.throttle.pace_refusal(&self.modes.watch, &call, refusal);
+                ExplainedVerdict::Deny { refusal }
             }
             other => other,
         };
-        let (call, finding) = self.record_denial(call, finding, (&host.name, &reported));
+        let (call, finding) = record_denial(&self.recorder, call, finding, host_facts);
         let explanation = explanation(&call, rules_tool, finding, rules);
         Ok(HostVerdict::Judged { explanation, on_permit: host.on_permit, on_approval: host.on_approval })
     }
+}
 
-    /// Records a denial. If that fails, the call stays denied, and the refusal says that it could not be
-    /// recorded.
-    fn record_denial(
-        &self,
-        call: PipelineCall,
-        finding: ExplainedVerdict,
-        (host, (origin, tool)): (&str, &(HostCallOrigin, String)),
-    ) -> (PipelineCall, ExplainedVerdict) {
-        let ExplainedVerdict::Deny { refusal } = finding else { return (call, finding) };
-        let call = call.with_host_facts(origin.to_ledger_facts(host, tool));
-        let result = self.recorder.record_refusal(&call, (*refusal).clone());
-        (call, ExplainedVerdict::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) })
-    }
+/// Records a denial. If that fails, the call stays denied, and the refusal states that it could not be
+/// recorded.
+fn record_denial(
+    recorder: &Recorder,
+    call: PipelineCall,
+    finding: ExplainedVerdict,
+    host_facts: impl FnOnce() -> Value,
+) -> (PipelineCall, ExplainedVerdict) {
+    let ExplainedVerdict::Deny { refusal } = finding else { return (call, finding) };
+    let call = call.with_host_facts(host_facts());
+    let result = recorder.record_refusal(&call, (*refusal).clone());
+    (call, ExplainedVerdict::Deny { refusal: result.metadata.refusal.map_or(refusal, Box::new) })
 }
 
 pub(super) fn explanation(
@@ -273,15 +275,25 @@ impl AdviceMemory<'_> {
     }
 }
 
+/// Facts about a host call that the judge of Sinew's own calls does not have.
+pub(super) struct HostCallInput<'a> {
+    pub(super) host: &'a Host,
+    pub(super) subject: HostCallSubject<'a>,
+    /// Arguments in the host's terms.
+    pub(super) input: Value,
+    /// Programs of the command line that the host's PATH finds in a folder of the system.
+    pub(super) system_programs: &'a [String],
+    pub(super) advice: AdviceMemory<'a>,
+}
+
 /// Judges a host call with the pipeline's own stages and counts it if it is permitted, because the host runs
 /// it without reporting back.
 pub(super) async fn judge(
-    (limits, opening_slots): (&CallLimits, &FairSlots),
+    capacity: JudgeCapacity<'_>,
     call: &PipelineCall,
-    subject: HostCallSubject<'_>,
-    (input, host, system_programs): (Value, &Host, &[String]),
-    advice: AdviceMemory<'_>,
+    host_call: HostCallInput<'_>,
 ) -> Result<Verdict, Box<Refusal>> {
+    let HostCallInput { host, subject, input, system_programs, advice } = host_call;
     let tool = match subject {
         HostCallSubject::Tool(tool) => tool,
         HostCallSubject::CuratedName(refusal) => return Err(refusal),
@@ -302,10 +314,11 @@ pub(super) async fn judge(
         (Err(refusal), None) => return Err(refusal),
     };
     secret_screening::refuse_blocked(&call.snapshot.policy, &valid)?;
-    let verdict = pipeline::judge_only((limits, opening_slots), call, valid).await?;
+    let verdict = pipeline::judge_only(capacity, call, valid).await?;
     let verdict = unconfined::refuse_if_sandbox_required(call, &shape.definition, verdict)?;
     let verdict =
-        directory_contents::refuse_forbidden_contents(opening_slots, call, tool, (verdict, shows)).await?;
+        directory_contents::refuse_forbidden_contents(capacity.opening_slots, call, tool, (verdict, shows))
+            .await?;
     // Policy comes first: advice on the shape of a call that is forbidden anyway only leads to a second denial.
     if let (Verdict::Permit(_) | Verdict::ApprovalRequired(_), Some(refusal)) = (&verdict, malformed) {
         match repeated {
@@ -317,15 +330,15 @@ pub(super) async fn judge(
     if let (Verdict::ApprovalRequired(question), Some(line)) = (&verdict, line)
         && is_asked_by_table_only(question.approval_rules())
         && let Some(permits) =
-            reading_line::permit((limits, opening_slots), call, &line, system_programs).await
+            reading_line::permit(capacity, call, &line, system_programs).await
         // A line beyond a limit of Sinew's tools is left to the user, like one that they do not permit.
-        && limits.count_line(&call.caller_key, question.permit(), &permits.uses()).is_ok()
+        && capacity.limits.count_line(&call.caller_key, question.permit(), &permits.uses()).is_ok()
     {
         return Ok(Verdict::Permit(permits.run));
     }
     match &verdict {
         Verdict::Permit(permit) => {
-            limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
+            capacity.limits.count(&call.caller_key, permit).map_err(|denial| call.refusal_for(denial))?;
         }
         Verdict::Denial(denial) => call.keep_denial_facts(denial.facts()),
         Verdict::ApprovalRequired(question) if host.on_approval == OnApproval::Deny => {

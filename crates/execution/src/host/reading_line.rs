@@ -12,9 +12,7 @@ use super::command_line::split_pipeline;
 use super::directory_contents;
 use super::reading_programs::ReadingProgram;
 use crate::call::PipelineCall;
-use crate::limits::CallLimits;
-use crate::pipeline;
-use crate::slots::FairSlots;
+use crate::pipeline::{self, JudgeCapacity};
 
 /// Maximum number of words and parts of options that are judged as paths.
 const MAX_JUDGED_PATHS: usize = 256;
@@ -48,7 +46,7 @@ impl LinePermits {
 /// Returns the permits of a line that only reads, else `None`. `system_programs` are the programs that the PATH of
 /// the host finds in a folder of the system.
 pub(super) async fn permit(
-    parts: (&CallLimits, &FairSlots),
+    capacity: JudgeCapacity<'_>,
     call: &PipelineCall,
     line: &str,
     system_programs: &[String],
@@ -63,9 +61,9 @@ pub(super) async fn permit(
     }
     let (mut read, mut files) = (None, 0_u32);
     for path in read_paths(&commands)? {
-        let mut permit = judged(parts, call, "read_file", json!({"path": path.path})).await?;
+        let mut permit = judged(capacity, call, "read_file", json!({"path": path.path})).await?;
         if path.lists {
-            permit = directory_contents::permit_listing(parts.1, call, permit).await?;
+            permit = directory_contents::permit_listing(capacity.opening_slots, call, permit).await?;
         }
         // A word that names nothing, such as a part of an option, reads nothing.
         if permit.paths().iter().any(|opened| opened.metadata().is_some()) {
@@ -74,21 +72,21 @@ pub(super) async fn permit(
     }
     let (mut run, count) = (None, u32::try_from(commands.len()).ok()?);
     for words in commands {
-        run = Some(judged(parts, call, "run_command", json!({"command": words})).await?);
+        run = Some(judged(capacity, call, "run_command", json!({"command": words})).await?);
     }
     run.map(|run| LinePermits { run, commands: count, read, files })
 }
 
 /// Judges a call of one of Sinew's tools. Returns its permit, and `None` for any other verdict.
 async fn judged(
-    parts: (&CallLimits, &FairSlots),
+    capacity: JudgeCapacity<'_>,
     call: &PipelineCall,
     tool: &str,
     arguments: Value,
 ) -> Option<Permit> {
     let tool = call.snapshot.registry.get(tool)?;
     let valid = guardrail::check(tool.definition(), tool.schema(), arguments).ok()?;
-    match pipeline::judge_only(parts, call, valid).await.ok()? {
+    match pipeline::judge_only(capacity, call, valid).await.ok()? {
         Verdict::Permit(permit) => Some(permit),
         Verdict::ApprovalRequired(_) | Verdict::Denial(_) => None,
     }

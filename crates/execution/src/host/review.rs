@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use telemetry::redact::{self, Redactor};
 use telemetry::{CallContext, TelemetryEvent, emit};
 use tool::text::{MAX_QUOTED_CHARS, shorten};
-use tool::{CallId, Failure, FailureKind, TraceContext};
+use tool::{CallId, Failure, FailureKind, Mode, TraceContext};
 
 use crate::host::{Host, HostTool, UnknownHost};
 use crate::layer::ToolExecutionLayer;
@@ -43,37 +43,29 @@ impl ToolExecutionLayer {
         let host = snapshot.host(host)?;
         Ok(match review {
             HostCallOutcome::Failed { tool, error } => {
-                self.nudge(&tool, &error, host.example_advice(&snapshot.curated, &tool, &error))
+                nudge(self.mode(), &tool, &error, host.example_advice(&snapshot.curated, &tool, &error))
             }
             HostCallOutcome::Succeeded { tool, answer } => {
                 let error = reported_error(&answer);
                 let advice =
                     error.as_ref().and_then(|error| host.example_advice(&snapshot.curated, &tool, error));
-                let nudge = self.nudge(&tool, error.as_deref().unwrap_or_default(), advice);
-                let looking = move || secrets_advice(&redact::shared(), &answer);
+                let nudge = nudge(self.mode(), &tool, error.as_deref().unwrap_or_default(), advice);
+                let search = move || secrets_advice(&redact::shared(), &answer);
                 // A result can have megabytes, and other calls wait for this thread.
-                joined(nudge, tokio::task::spawn_blocking(looking).await.unwrap_or_default())
+                joined(nudge, tokio::task::spawn_blocking(search).await.unwrap_or_default())
             }
         })
     }
 }
 
-impl ToolExecutionLayer {
-    /// Returns the advice on a malformed host call, and emits its event if there is any. The host reports no
-    /// id of the call.
-    fn nudge(&self, tool: &str, error: &str, advice: Advice) -> Advice {
-        advice.as_ref()?;
-        let (trace, tool) = (TraceContext::root(), shorten(tool, MAX_QUOTED_CHARS));
-        let call = CallContext {
-            tool: &tool,
-            call_id: CallId::fresh(),
-            trace: &trace,
-            mode: self.mode(),
-            session: None,
-        };
-        emit(TelemetryEvent::ToolValidationNudge { call, error });
-        advice
-    }
+/// Returns the advice on a malformed host call, and emits its event if there is any. The host reports no
+/// id of the call.
+fn nudge(mode: Mode, tool: &str, error: &str, advice: Advice) -> Advice {
+    advice.as_ref()?;
+    let (trace, tool) = (TraceContext::root(), shorten(tool, MAX_QUOTED_CHARS));
+    let call = CallContext { tool: &tool, call_id: CallId::fresh(), trace: &trace, mode, session: None };
+    emit(TelemetryEvent::ToolValidationNudge { call, error });
+    advice
 }
 
 impl Host {

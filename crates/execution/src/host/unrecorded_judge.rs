@@ -14,10 +14,11 @@ use crate::call::PipelineCall;
 use crate::config_snapshot::ConfigSnapshot;
 use crate::current_policy::max_running_calls;
 use crate::explain::{self, ExplainedVerdict};
-use crate::host::judge::{self, AdviceMemory, HostCall, HostVerdict, UnknownHost};
+use crate::host::judge::{self, AdviceMemory, HostCall, HostCallInput, HostVerdict, UnknownHost};
 use crate::layer::MAX_OPENING;
 use crate::limits::CallLimits;
 use crate::modes;
+use crate::pipeline::JudgeCapacity;
 use crate::secret_screening;
 use crate::slots::FairSlots;
 
@@ -57,10 +58,11 @@ impl HostJudge {
             (subject.rules_tool_name(&host_call.request), subject.approval_rule());
         let (call, input) =
             PipelineCall::unrecorded(host_call.request, Arc::clone(&self.snapshot), self.mode);
-        let capacity = (&self.limits, &self.opening_slots);
+        let capacity = JudgeCapacity { limits: &self.limits, opening_slots: &self.opening_slots };
         let advice = AdviceMemory { memory: None, host: &host.name, session: None };
-        let judgement =
-            judge::judge(capacity, &call, subject, (input, host, &host_call.system_programs), advice);
+        let system_programs = &host_call.system_programs;
+        let host_call = HostCallInput { host, subject, input, system_programs, advice };
+        let judgement = judge::judge(capacity, &call, host_call);
         let verdict = AssertUnwindSafe(judgement)
             .catch_unwind()
             .await

@@ -8,12 +8,12 @@ use ledger::LedgerRecovery;
 use tool::ToolName;
 use tool::caller::CallerKey;
 
-use super::{HOUR, shared_ceiling};
+use super::{HOUR, all_calls_bound, effective_count, scaled_to_one_caller};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Callers with windows of their own. Further ones share one set of windows.
-const MOST_CALLERS: usize = 1024;
-/// Key of the windows that callers share beyond `MOST_CALLERS`.
+const MAX_CALLERS: usize = 1024;
+/// Key of the windows that callers share beyond `MAX_CALLERS`.
 const OVERFLOW: CallerKey = CallerKey::User(u32::MAX);
 
 /// Rate windows of all callers.
@@ -89,7 +89,7 @@ impl RateWindows {
     /// Count of all calls in the last minute, on the scale of the limit of one caller.
     pub(super) fn counts_of_all(&mut self, now: Instant) -> RateCounts {
         let all = slide(&mut self.machine.all_calls, now, MINUTE);
-        RateCounts { all_last_minute: shared_ceiling::scaled_to_one_caller(all), ..RateCounts::default() }
+        RateCounts { all_last_minute: scaled_to_one_caller(all), ..RateCounts::default() }
     }
 
     /// Returns the entry of a call, without adding it.
@@ -119,7 +119,7 @@ impl RateWindows {
         let mut own = window.times(&self.restored);
         own.extend(self.callers.get(caller).map(|own| window.times(own)).unwrap_or_default());
         // The caller's own calls leave the window too, so this is at most a little too late.
-        let ceiling = shared_ceiling::all_calls_bound(limit, u32::try_from(own.len()).unwrap_or(u32::MAX));
+        let ceiling = all_calls_bound(limit, u32::try_from(own.len()).unwrap_or(u32::MAX));
         let own = time_until_below(&own, now, window.width(), limit);
         own.max(time_until_below(&window.times(&self.machine), now, window.width(), ceiling))
     }
@@ -131,7 +131,7 @@ impl RateWindows {
         let key = if self.callers.contains_key(caller) { caller } else { &OVERFLOW };
         let own = self.callers.get_mut(key).map(|own| own.counts(tool, now)).unwrap_or_default();
         let count = |of: fn(&RateCounts) -> u32| {
-            shared_ceiling::effective_count(of(&own).saturating_add(of(&restored)), of(&machine))
+            effective_count(of(&own).saturating_add(of(&restored)), of(&machine))
         };
         let hourly = |of| if known { count(of) } else { RateCounts::UNKNOWN };
         RateCounts {
@@ -148,10 +148,10 @@ impl RateWindows {
 
     /// Key of the windows that count this caller: its own, or the shared ones if too many callers have their own.
     fn key_with_windows(&mut self, caller: &CallerKey, now: Instant) -> CallerKey {
-        if self.callers.len() >= MOST_CALLERS && !self.callers.contains_key(caller) {
+        if self.callers.len() >= MAX_CALLERS && !self.callers.contains_key(caller) {
             self.callers.retain(|_, own| !own.is_empty(now));
         }
-        let is_full = self.callers.len() >= MOST_CALLERS && !self.callers.contains_key(caller);
+        let is_full = self.callers.len() >= MAX_CALLERS && !self.callers.contains_key(caller);
         if is_full { OVERFLOW } else { *caller }
     }
 
@@ -393,7 +393,7 @@ mod tests {
             windows.add(&CountedCall { caller, tool: tool.clone(), is_outbound: false, at });
         };
         (0..3000).for_each(|pid| call(&mut windows, pid, now));
-        assert!(windows.callers.len() <= MOST_CALLERS + 1, "{}", windows.callers.len());
+        assert!(windows.callers.len() <= MAX_CALLERS + 1, "{}", windows.callers.len());
         call(&mut windows, 9999, now + HOUR);
         assert_eq!(windows.callers.len(), 1, "windows without calls are dropped");
     }

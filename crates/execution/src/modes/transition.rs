@@ -9,17 +9,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
+use approvals::{Approvals, OperatorProof};
 use futures_util::FutureExt;
 use governance::transitions::{ChangedBy, ModeTransition, is_human_edge, modes_settable_from};
 use ledger::entry::{ModeChange, NoteEntry};
-use ledger::{LedgerEntry, LedgerError};
+use ledger::{Ledger, LedgerEntry, LedgerError};
 use serde_json::{Value, json};
 use telemetry::{TelemetryEvent, emit, redact};
 use tool::{Caller, Mode};
 
-use crate::layer::ToolExecutionLayer;
-use crate::modes::{ModeChangeResult, ModeError};
-use approvals::OperatorProof;
+use crate::calls::ActiveCalls;
+use crate::current_policy::CurrentPolicy;
+use crate::layer::{Capacity, ToolExecutionLayer};
+use crate::modes::{ModeChangeResult, ModeControl, ModeError};
 
 /// Mode change requested by a rule or by the operator.
 #[derive(Debug)]
@@ -111,8 +113,8 @@ impl ToolExecutionLayer {
         request: ModeChangeRequest,
     ) -> Result<ModeChangeResult, ModeError> {
         let layer = Arc::clone(self);
-        let changing =
-            AssertUnwindSafe(async move { layer.apply_mode_change(&request).await }).catch_unwind();
+        let changing = async move { ModeChangeContext::of(&layer).apply(&request).await };
+        let changing = AssertUnwindSafe(changing).catch_unwind();
         let mut changing = Box::pin(changing);
         // Polled here first, so that changes queue in the order of the requests. Of two spawned tasks the
         // later one could take the lock first, and a request to leave LOCKDOWN would be applied after a later
@@ -124,9 +126,32 @@ impl ToolExecutionLayer {
         let fault = || Err(ModeError::NotRecorded("an internal fault in Sinew".to_owned()));
         changed.ok().and_then(Result::ok).unwrap_or_else(fault)
     }
+}
+
+/// Parts of the layer that a mode change uses.
+struct ModeChangeContext<'a> {
+    modes: &'a ModeControl,
+    current: &'a CurrentPolicy,
+    capacity: &'a Capacity,
+    approvals: &'a Approvals,
+    active_calls: &'a ActiveCalls,
+    ledger: &'a Ledger,
+}
+
+impl<'a> ModeChangeContext<'a> {
+    fn of(layer: &'a ToolExecutionLayer) -> Self {
+        ModeChangeContext {
+            modes: &layer.modes,
+            current: &layer.current,
+            capacity: &layer.capacity,
+            approvals: &layer.approvals,
+            active_calls: &layer.active_calls,
+            ledger: &layer.recorder.ledger,
+        }
+    }
 
     /// Applies one change at a time, so that the last recorded mode is the current one.
-    async fn apply_mode_change(&self, request: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
+    async fn apply(&self, request: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
         let _turn = self.modes.lock.lock().await;
         let (from, to) = (self.current.mode.get(), request.to);
         if from == to || request.from.is_some_and(|expected| expected != from) {
@@ -142,14 +167,13 @@ impl ToolExecutionLayer {
         }
         let change = request.to_ledger_entry(from);
         let recorded = if ModeChangeResult::loosens(to) {
-            self.record_mode(change.clone())
-                .await
-                .map_err(|error| ModeError::NotRecorded(error.to_string()))?;
-            self.enter_mode(&change, request.changed_by);
+            let recorded = self.modes.record(self.ledger, change.clone()).await;
+            recorded.map_err(|error| ModeError::NotRecorded(error.to_string()))?;
+            self.enter(&change, request.changed_by);
             true
         } else {
-            self.enter_mode(&change, request.changed_by);
-            self.record_or_defer(change).await
+            self.enter(&change, request.changed_by);
+            self.modes.record_or_defer(self.ledger, change).await
         };
         let (reason, by, sensors) = (&request.reason, &request.by, request.sensors.as_ref());
         emit(TelemetryEvent::ModeTransition { from, to, reason, by, sensors });
@@ -157,66 +181,68 @@ impl ToolExecutionLayer {
     }
 
     /// Puts a mode into effect, also for waiting and running calls.
-    fn enter_mode(&self, change: &ModeChange, by: ChangedBy) {
+    fn enter(&self, change: &ModeChange, by: ChangedBy) {
         self.current.mode.set(change);
         // Must precede the change of the version, after which waiting calls are judged again.
-        self.end_recording(&format!("the mode changed to {}", change.to));
+        self.current.end_recording_for_mode(self.ledger, change.to);
         self.modes.watch.machine().enter(change.to, self.modes.watch.now(), by);
         self.capacity.limits.set_capacity(self.current.max_running_calls());
         self.current.changes.send_modify(|changes| *changes += 1);
-        self.current.stop_forbidden_calls(&self.active_calls);
+        self.current.stop_forbidden_calls(self.active_calls);
         self.modes.watch.wake();
     }
+}
 
-    async fn record_or_defer(&self, change: ModeChange) -> bool {
-        match self.record_stricter_mode(change.clone()).await {
+impl ModeControl {
+    async fn record_or_defer(&self, ledger: &Ledger, change: ModeChange) -> bool {
+        match self.record_stricter(ledger, change.clone()).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::error!(%error, to = %change.to, "the mode is in effect, but could not be recorded yet");
-                self.modes.unrecorded.lock().push(change);
+                self.unrecorded.lock().push(change);
                 false
             }
         }
     }
 
     /// Writes a change to disk, after the deferred ones.
-    async fn record_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
-        self.write_deferred_modes().await?;
-        self.recorder.ledger.append_durably(&LedgerEntry::Mode(change)).await.map(|_| ())
+    async fn record(&self, ledger: &Ledger, change: ModeChange) -> Result<(), LedgerError> {
+        self.write_deferred(ledger).await?;
+        ledger.append_durably(&LedgerEntry::Mode(change)).await.map(|_| ())
     }
 
-    /// Like `record_mode`, for a stricter mode: it also uses the space that the ledger reserves on a full
+    /// Like `record`, for a stricter mode: it also uses the space that the ledger reserves on a full
     /// disk.
-    async fn record_stricter_mode(&self, change: ModeChange) -> Result<(), LedgerError> {
-        self.write_deferred_modes().await?;
-        self.recorder.ledger.append_final(&LedgerEntry::Mode(change)).await.map(|_| ())
+    async fn record_stricter(&self, ledger: &Ledger, change: ModeChange) -> Result<(), LedgerError> {
+        self.write_deferred(ledger).await?;
+        ledger.append_final(&LedgerEntry::Mode(change)).await.map(|_| ())
     }
 
-    async fn write_deferred_modes(&self) -> Result<(), LedgerError> {
-        let unrecorded = self.modes.unrecorded.lock().clone();
+    async fn write_deferred(&self, ledger: &Ledger) -> Result<(), LedgerError> {
+        let unrecorded = self.unrecorded.lock().clone();
         for change in unrecorded {
-            self.recorder.ledger.append_final(&LedgerEntry::Mode(change)).await?;
-            self.modes.unrecorded.lock().remove(0);
+            ledger.append_final(&LedgerEntry::Mode(change)).await?;
+            self.unrecorded.lock().remove(0);
         }
         Ok(())
     }
 
     /// Records the deferred changes after the ledger has become available again.
-    pub(crate) async fn record_deferred_modes(&self) {
-        let _turn = self.modes.lock.lock().await;
-        if let Err(error) = self.write_deferred_modes().await {
+    pub(crate) async fn record_deferred(&self, ledger: &Ledger) {
+        let _turn = self.lock.lock().await;
+        if let Err(error) = self.write_deferred(ledger).await {
             tracing::error!(%error, "a mode change is still not recorded");
         }
     }
+}
 
-    /// Reports a proposed mode change to the operator: in the ledger, in the log and in the status.
-    pub(crate) fn report_proposal(&self, transition: &ModeTransition) {
-        let (from, to, reason) = (transition.from, transition.to, transition.reason());
-        tracing::warn!(%from, %to, reason, "mode_change_proposed: `sinew mode set {to}` confirms it");
-        let data = json!({"from": from, "to": to, "sensors": transition.sensors()});
-        let note = NoteEntry { about: "mode_proposal".to_owned(), text: reason, data };
-        if let Err(error) = self.recorder.ledger.append(&LedgerEntry::Note(note)) {
-            tracing::error!(%error, "a mode change proposal could not be recorded");
-        }
+/// Reports a proposed mode change to the operator: in the ledger, in the log and in the status.
+pub(crate) fn report_proposal(ledger: &Ledger, transition: &ModeTransition) {
+    let (from, to, reason) = (transition.from, transition.to, transition.reason());
+    tracing::warn!(%from, %to, reason, "mode_change_proposed: `sinew mode set {to}` confirms it");
+    let data = json!({"from": from, "to": to, "sensors": transition.sensors()});
+    let note = NoteEntry { about: "mode_proposal".to_owned(), text: reason, data };
+    if let Err(error) = ledger.append(&LedgerEntry::Note(note)) {
+        tracing::error!(%error, "a mode change proposal could not be recorded");
     }
 }

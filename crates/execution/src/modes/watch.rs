@@ -16,16 +16,18 @@ use std::time::{Duration, Instant};
 
 use governance::transitions::{MetricQuery, ModeMachine, TransitionAction, Transitions};
 use jiff::Timestamp;
-use ledger::{LedgerState, SizeLimitPressure};
+use ledger::{Ledger, LedgerState, SizeLimitPressure};
 use telemetry::{TelemetryEvent, emit, metrics};
 use tokio::sync::Notify;
 use tool::Mode;
 use tool::caller::CallerKey;
 
+use crate::current_policy::CurrentPolicy;
 use crate::layer::ToolExecutionLayer;
-use crate::modes::ModeChangeResult;
 use crate::modes::system_sampling::{BackgroundSampler, SystemSample};
-use crate::modes::transition::ModeChangeRequest;
+use crate::modes::transition::{ModeChangeRequest, report_proposal};
+use crate::modes::{ModeChangeResult, ModeControl};
+use crate::recorder::Recorder;
 use crate::suspension::{EventSource, MAX_SUSPENDED};
 
 use event_counters::{CountedEvent, EventCounters};
@@ -76,9 +78,9 @@ impl ModeWatch {
     }
 
     /// Counts an event that happened now. `source` is the agent that caused it.
-    pub(crate) fn count(&self, what: CountedEvent, source: Option<EventSource>) {
-        self.counters().record(what, source, self.now());
-        if what.is_urgent() {
+    pub(crate) fn count(&self, event: CountedEvent, source: Option<EventSource>) {
+        self.counters().record(event, source, self.now());
+        if event.is_urgent() {
             self.notify.notify_one();
         }
     }
@@ -173,20 +175,20 @@ impl ToolExecutionLayer {
             reads_refused: false,
         };
         let mut sampler = BackgroundSampler::new(folder);
-        let mut next_look = Instant::now();
+        let mut next_sample = Instant::now();
         loop {
-            let paced = self.needs_sampling();
+            let is_sampled = needs_sampling(&self.current, &self.modes.watch);
             tokio::select! {
                 () = self.modes.watch.notify.notified() => tokio::time::sleep(MIN_EVALUATION_INTERVAL).await,
-                () = tokio::time::sleep_until(next_look.into()), if paced => {
-                    next_look = Instant::now() + SAMPLE_PERIOD;
-                    sampler.start_sample(&self.sampled_metrics());
+                () = tokio::time::sleep_until(next_sample.into()), if is_sampled => {
+                    next_sample = Instant::now() + SAMPLE_PERIOD;
+                    sampler.start_sample(&sampled_metrics(&self.current, &self.modes.watch));
                 }
                 () = sampler.sample_finished() => {}
-                state = ledger.changed() => self.on_ledger_state(&state).await,
+                state = ledger.changed() => on_ledger_state(&self.modes, &self.recorder.ledger, &state).await,
                 Ok(()) = pressure.changed() => {
                     let now = *pressure.borrow_and_update();
-                    self.report_pressure(reported, now);
+                    report_pressure(&self.recorder, &self.modes.watch, reported, now);
                     reported = now;
                 }
                 () = self.recorder.bookkeeping.due() => self.recorder.write_ended_groups(),
@@ -195,63 +197,67 @@ impl ToolExecutionLayer {
         }
     }
 
-    /// Returns true if a rule can become true without a call ending.
-    fn needs_sampling(&self) -> bool {
-        !self.sampled_metrics().is_empty() || self.modes.watch.machine().can_fire_by_time()
-    }
-
-    /// Metrics that must be sampled in this mode.
-    fn sampled_metrics(&self) -> Vec<governance::files::Metric> {
-        let machine = self.modes.watch.machine();
-        if !self.current.snapshot.load().policy.is_monitored(machine.mode()) {
-            return Vec::new();
-        }
-        machine.required_metrics().filter(|need| need.window.is_none()).map(|need| need.metric).collect()
-    }
-
-    async fn on_ledger_state(&self, state: &LedgerState) {
-        // The number of lost records is known once the ledger is ready again.
-        metrics::set_lost_records(self.recorder.ledger.health().lost_records);
-        match state {
-            LedgerState::Ready => self.record_deferred_modes().await,
-            LedgerState::Unavailable { .. } => self.modes.watch.count(CountedEvent::Exhaustion, None),
-            LedgerState::Closed => {}
-        }
-    }
-
-    /// Raises the alarm where the ledger's size limit removed young records or began to refuse reads.
-    fn report_pressure(&self, before: SizeLimitPressure, now: SizeLimitPressure) {
-        self.recorder.bookkeeping.set_closed(now.reads_refused);
-        let removed = now.removed_segments.saturating_sub(before.removed_segments);
-        let health = self.recorder.ledger.health();
-        let (bytes, max_bytes) = (health.bytes, self.recorder.ledger.max_bytes().unwrap_or_default());
-        if removed > 0 || (now.reads_refused && !before.reads_refused) {
-            let reads_refused = now.reads_refused;
-            emit(TelemetryEvent::LedgerPressure {
-                removed_segments: removed,
-                reads_refused,
-                bytes,
-                max_bytes,
-            });
-        }
-        if removed > 0 {
-            self.modes.watch.count(CountedEvent::LedgerPressure, None);
-        }
-    }
-
-    /// Changes the mode if a rule requires it, or suspends the caller that alone caused this. A change that fails is attempted again at the next evaluation.
+    /// Changes the mode if a rule requires it, or suspends the caller that alone caused this. A change that
+    /// fails is attempted again at the next evaluation.
     pub(crate) async fn apply_mode_rules(self: &Arc<Self>, sample: Option<&SystemSample>) {
-        let max_suspensions = MAX_SUSPENDED.saturating_sub(self.suspensions.len());
+        let (suspensions, ledger) = (&self.suspensions, &self.recorder.ledger);
+        let max_suspensions = MAX_SUSPENDED.saturating_sub(suspensions.len());
         let RuleEvaluation { suspended, action } = self.modes.watch.evaluate(sample, max_suspensions);
-        suspended.into_iter().for_each(|(source, reason)| self.suspend_caller(source, reason));
+        for (source, reason) in suspended {
+            suspensions.suspend(ledger, source, reason);
+        }
         match action {
             Some(TransitionAction::Change(transition)) => {
                 if let Err(error) = self.change_mode(ModeChangeRequest::from_rule(&transition)).await {
                     tracing::error!(%error, rule = &*transition.rule.id, "mode_not_changed");
                 }
             }
-            Some(TransitionAction::Propose(transition)) => self.report_proposal(&transition),
+            Some(TransitionAction::Propose(transition)) => report_proposal(ledger, &transition),
             None => {}
         }
+    }
+}
+
+/// Returns true if a rule can become true without a call ending.
+fn needs_sampling(current: &CurrentPolicy, watch: &ModeWatch) -> bool {
+    !sampled_metrics(current, watch).is_empty() || watch.machine().can_fire_by_time()
+}
+
+/// Metrics that must be sampled in this mode.
+fn sampled_metrics(current: &CurrentPolicy, watch: &ModeWatch) -> Vec<governance::files::Metric> {
+    let machine = watch.machine();
+    if !current.snapshot.load().policy.is_monitored(machine.mode()) {
+        return Vec::new();
+    }
+    machine.required_metrics().filter(|need| need.window.is_none()).map(|need| need.metric).collect()
+}
+
+async fn on_ledger_state(modes: &ModeControl, ledger: &Ledger, state: &LedgerState) {
+    // The number of lost records is known once the ledger is ready again.
+    metrics::set_lost_records(ledger.health().lost_records);
+    match state {
+        LedgerState::Ready => modes.record_deferred(ledger).await,
+        LedgerState::Unavailable { .. } => modes.watch.count(CountedEvent::Exhaustion, None),
+        LedgerState::Closed => {}
+    }
+}
+
+/// Raises the alarm where the ledger's size limit removed young records or began to refuse reads.
+fn report_pressure(
+    recorder: &Recorder,
+    watch: &ModeWatch,
+    before: SizeLimitPressure,
+    now: SizeLimitPressure,
+) {
+    recorder.bookkeeping.set_closed(now.reads_refused);
+    let removed = now.removed_segments.saturating_sub(before.removed_segments);
+    let health = recorder.ledger.health();
+    let (bytes, max_bytes) = (health.bytes, recorder.ledger.max_bytes().unwrap_or_default());
+    if removed > 0 || (now.reads_refused && !before.reads_refused) {
+        let reads_refused = now.reads_refused;
+        emit(TelemetryEvent::LedgerPressure { removed_segments: removed, reads_refused, bytes, max_bytes });
+    }
+    if removed > 0 {
+        watch.count(CountedEvent::LedgerPressure, None);
     }
 }

@@ -214,8 +214,8 @@ fn status_of(failure: &Failure, started: ToolStart) -> OutcomeStatus {
 
 /// Failure of a call whose outcome could not be recorded: the caller must not take it for done.
 fn unrecorded_failure<T>(end: &Result<T, Failure>, error: &LedgerError) -> Failure {
-    let what = if end.is_ok() { "succeeded" } else { "failed" };
-    Failure::new(FailureKind::Io, format!("the tool {what}, but that could not be recorded: {error}"))
+    let verb = if end.is_ok() { "succeeded" } else { "failed" };
+    Failure::new(FailureKind::Io, format!("the tool {verb}, but that could not be recorded: {error}"))
         .with_hint("its effect may have happened; check before trying again")
 }
 

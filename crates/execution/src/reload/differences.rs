@@ -64,7 +64,7 @@ pub(super) fn all_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec
     parts.into_iter().flat_map(|(part, list)| list.into_iter().map(move |found| (part, found))).collect()
 }
 
-/// Returns the differences between two curated maps. A dropped requirement lets calls pass that were refused
+/// Returns the differences between two curated maps. A dropped requirement permits calls that were refused
 /// before, so it counts as loosening.
 pub fn curated_map_differences(old: &CuratedGuardrails, new: &CuratedGuardrails) -> Vec<PolicyDifference> {
     let difference = |CuratedChange { direction, description, rule }| {
@@ -87,10 +87,10 @@ fn server_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<PolicyD
         if after.as_ref() == Some(&before) {
             return None;
         }
-        let what = drift::describe_drift(&before, &after.unwrap_or_default());
+        let description = drift::describe_drift(&before, &after.unwrap_or_default());
         Some(difference(
             PolicyEffect::Loosens,
-            format!("the server changed the definition of the tool {name}: {what}"),
+            format!("the server changed the definition of the tool {name}: {description}"),
         ))
     });
     changed.collect()
@@ -106,12 +106,12 @@ pub(super) fn tool_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Ve
     let gone = before.keys().filter(|name| !after.contains_key(*name));
     let gone = gone.map(|name| difference(PolicyEffect::Tightens, format!("the tool {name} was removed")));
     let changed = after.iter().filter_map(|(name, tool)| {
-        let what = match before.get(name) {
+        let state = match before.get(name) {
             None => "new",
             Some(known) if known.hash() != tool.hash() => "redefined",
             Some(_) => return None,
         };
-        let description = format!("the tool {name} is {what}: {}", describe_tool(tool, new));
+        let description = format!("the tool {name} is {state}: {}", describe_tool(tool, new));
         Some(difference(PolicyEffect::Loosens, description))
     });
     gone.chain(changed).collect()
@@ -148,11 +148,11 @@ fn workspace_differences(old: &ConfigSnapshot, new: &ConfigSnapshot) -> Vec<Poli
     });
     let mut found: Vec<PolicyDifference> = changed.collect();
     if found.is_empty() && before != after {
-        let what = match before.base() == after.base() {
+        let description = match before.base() == after.base() {
             true => "the workspaces are listed differently, with the same access",
             false => "relative paths start in another workspace",
         };
-        found.push(difference(PolicyEffect::Neutral, what.to_owned()));
+        found.push(difference(PolicyEffect::Neutral, description.to_owned()));
     }
     found
 }
@@ -170,10 +170,10 @@ fn key_differences(
         gone.map(|name| difference(PolicyEffect::Tightens, format!("{} is no longer sent", named(name))));
     let changed = after.iter().filter(|(name, description)| before.get(*name) != Some(description));
     let changed = changed.map(|(name, description)| {
-        let what = if before.contains_key(name) { "changed" } else { "new" };
+        let state = if before.contains_key(name) { "changed" } else { "new" };
         difference(
             PolicyEffect::Loosens,
-            format!("{} is {what}: {}", named(name), escape_invisible_line(description)),
+            format!("{} is {state}: {}", named(name), escape_invisible_line(description)),
         )
     });
     gone.chain(changed).collect()

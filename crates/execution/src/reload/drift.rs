@@ -52,7 +52,7 @@ pub(super) fn describe_drift(old: &Value, new: &Value) -> String {
     }
     found.sort_by_key(|(risk, _)| *risk);
     let description: Vec<String> =
-        found.iter().map(|(risk, what)| format!("{what} ({})", risk.as_str())).collect();
+        found.iter().map(|(risk, change)| format!("{change} ({})", risk.as_str())).collect();
     description.join("; ")
 }
 
@@ -84,7 +84,7 @@ fn annotation_changes(old: &Value, new: &Value) -> Vec<(DriftRisk, String)> {
         .filter(|(key, default, bad, _)| {
             reported_text(old, key, *default) != *bad && reported_text(new, key, *default) == *bad
         })
-        .map(|(.., what)| (DriftRisk::High, (*what).to_owned()))
+        .map(|(.., change)| (DriftRisk::High, (*change).to_owned()))
         .collect();
     if found.is_empty() && old.get("annotations") != new.get("annotations") {
         found.push((DriftRisk::Low, "its annotations changed".to_owned()));

@@ -383,7 +383,7 @@ async fn proposed_transition_is_recorded_and_not_applied() {
         },
         readings: Vec::new(),
     };
-    layer.report_proposal(&transition);
+    crate::modes::report_proposal(&layer.recorder.ledger, &transition);
     let note = records(folder.path()).into_iter().rfind(|record| record["kind"] == "note").unwrap();
     assert_eq!((&note["about"], &note["data"]["to"]), (&json!("mode_proposal"), &json!("NORMAL")), "{note}");
     assert_eq!(layer.mode(), Mode::Alert);

@@ -52,12 +52,8 @@ impl CuratedGuardrails {
         let mut found: Vec<CuratedChange> =
             names.values().flat_map(|name| changes_for_name(old, self, name)).collect();
         if found.is_empty() {
-            let what = "guardrails: no requirement changed".to_owned();
-            found.push(CuratedChange {
-                direction: RequirementChange::Unchanged,
-                description: what,
-                rule: None,
-            });
+            let description = "guardrails: no requirement changed".to_owned();
+            found.push(CuratedChange { direction: RequirementChange::Unchanged, description, rule: None });
         }
         found
     }
@@ -81,9 +77,9 @@ fn changes_for_name(old: &CuratedGuardrails, new: &CuratedGuardrails, name: &Too
     });
     let added = after.iter().filter(|demand| !is_implied_by_any(demand, &before));
     let added = added.map(|demand| (RequirementChange::Stricter, format!("requires {}", demand.describe())));
-    let row = |(direction, what)| CuratedChange {
+    let row = |(direction, description)| CuratedChange {
         direction,
-        description: format!("the guardrail of {name} {what}"),
+        description: format!("the guardrail of {name} {description}"),
         rule: rule.clone(),
     };
     dropped.chain(added).map(row).collect()

@@ -96,10 +96,10 @@ fn text_is_converted_to_the_expected_type() {
     check(&with("sync", json!("True")), &with("sync", json!(true)), "send /sync as boolean, not as text");
     check(&with("sync", json!("FALSE")), &with("sync", json!(false)), "send /sync as boolean, not as text");
     check(&with("count", json!("3")), &with("count", json!(3)), "send /count as number, not as text");
-    let most = vec![json!(1); MAX_CHANGES];
+    let max = vec![json!(1); MAX_CHANGES];
     assert_eq!(
         proposed(with("tags", json!(vec!["1"; MAX_CHANGES]))).unwrap().0,
-        with("tags", Value::from(most))
+        with("tags", Value::from(max))
     );
     check(&with("tags", json!("[1, 2]")), &with("tags", json!([1, 2])), "send /tags as array, not as text");
     check(

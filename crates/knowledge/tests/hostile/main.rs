@@ -187,14 +187,14 @@ fn worker_memory_stays_within_limit_and_overhead() {
     runtime.block_on(async {
         let modest = pool();
         check_still_answers(&modest).await;
-        let (idle, mut most) = (modest.peak_memory(), 0);
+        let (idle, mut max) = (modest.peak_memory(), 0);
         for (name, source) in memory_exhaustion::MEMORY_SCRIPTS {
             let pool = pool();
             let end = pool.workers.validate(&validator(source), "{}").await;
             assert!(end.map_or(true, |validation| !validation.passes()), "{name}");
-            most = most.max(pool.peak_memory());
+            max = max.max(pool.peak_memory());
         }
-        let grown = most.saturating_sub(idle);
+        let grown = max.saturating_sub(idle);
         assert!(idle > 0 && grown < 16 * 1024, "{idle} KiB idle, {grown} KiB more at the most");
     });
 }
@@ -252,7 +252,10 @@ fn validation_fails_without_a_worker() {
             knowledge::WorkerPool::new(|| Box::pin(async { Err(std::io::Error::other("no sandbox")) }));
         let fine = validator("({valid: true, errors: []})");
         let error = none.validate(&fine, "{}").await.unwrap_err();
-        assert!(matches!(&error, KnowledgeError::Unavailable(why) if why.contains("no sandbox")), "{error}");
+        assert!(
+            matches!(&error, KnowledgeError::Unavailable(reason) if reason.contains("no sandbox")),
+            "{error}"
+        );
     });
 }
 

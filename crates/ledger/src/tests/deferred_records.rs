@@ -87,7 +87,7 @@ async fn a_read_is_allowed_and_recorded_later() {
 
 /// The disk fails between the start and the end of a read that has one record.
 #[tokio::test]
-async fn a_read_that_cannot_be_recorded_at_its_end_is_an_error_or_deferred() {
+async fn unrecordable_read_is_an_error_or_deferred() {
     for (policy, deferred) in [(UnavailablePolicy::Refuse, 0), (UnavailablePolicy::AllowReads, 1)] {
         let folder = tempfile::tempdir().unwrap();
         let disk = Arc::new(FaultyDisk::default());

@@ -1,4 +1,4 @@
-//! Commands of a manifest, wherever it lists them: `commands`, `tools` of version 1.0 files, `command_groups` of
+//! Commands of a manifest, from every key that lists them: `commands`, `tools` of version 1.0 files, `command_groups` of
 //! command-line programs, or else the commands that validators and examples name.
 
 use strict_yaml::{YamlNode, YamlNodeKind};

@@ -65,12 +65,12 @@ fn check_commands(tool: &YamlNode, findings: &mut DiagnosticCollector<'_>) {
     }
 }
 
-fn check_count(list: Option<&YamlNode>, field: &str, most: usize, findings: &mut DiagnosticCollector<'_>) {
+fn check_count(list: Option<&YamlNode>, field: &str, max: usize, findings: &mut DiagnosticCollector<'_>) {
     let Some(list) = list else { return };
     let count = list.items().len().max(list.entries().len());
-    if count > most {
-        let what = field.rsplit('.').next().unwrap_or(field);
-        let message = format!("`{what}` has {count} entries; the limit is {most}");
+    if count > max {
+        let list_name = field.rsplit('.').next().unwrap_or(field);
+        let message = format!("`{list_name}` has {count} entries; the limit is {max}");
         findings.add(
             DiagnosticCode::InvalidValue,
             FieldPosition::node(list, field),

@@ -16,7 +16,8 @@ pub(super) fn check(subject: &RuleInput<'_>, findings: &mut DiagnosticCollector<
             let field = format!("tool.executable_knowledge.{kind}[{index}].function");
             let singular = kind.trim_end_matches('s');
             if let Some(reach) = forbidden_calls::find_forbidden_call(text) {
-                let message = format!("the {singular} `{id}` uses {}, which is not available", reach.what);
+                let message =
+                    format!("the {singular} `{id}` uses {}, which is not available", reach.capability);
                 let at = position_in_file(subject.document, function, (reach.line, reach.column), &field);
                 findings.add(
                     DiagnosticCode::InvalidFunctionSyntax,

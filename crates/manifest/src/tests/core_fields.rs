@@ -299,9 +299,9 @@ fn number_of_entries_is_limited() {
         assert_eq!(report_text, manifest.is_none(), "{field}: {}", shown(&found));
         report_text
     };
-    let check = |make: &dyn Fn(usize) -> String, most: usize, field: &str| {
-        assert!(!too_much(&make(most), field), "{field}: {most}");
-        assert!(too_much(&make(most + 1), field), "{field}: {}", most + 1);
+    let check = |make: &dyn Fn(usize) -> String, max: usize, field: &str| {
+        assert!(!too_much(&make(max), field), "{field}: {max}");
+        assert!(too_much(&make(max + 1), field), "{field}: {}", max + 1);
     };
     check(&commands, 256, "tool.commands");
     check(&parameters, 128, "tool.commands[0].parameters");

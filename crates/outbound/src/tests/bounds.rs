@@ -89,10 +89,10 @@ async fn time_and_headers_are_limited() {
 
 #[tokio::test]
 async fn interim_responses_end_at_the_deadline() {
-    let announcing = |most: usize| {
+    let announcing = |max: usize| {
         Server::start(move |_, stream| {
             let mut announced = 0;
-            while announced < most && stream.write_all(b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n").is_ok() {
+            while announced < max && stream.write_all(b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n").is_ok() {
                 announced += 1;
             }
             let _ = stream.write_all(&response("200 OK", "", "x"));

@@ -55,7 +55,7 @@ pub(crate) struct ConsoleArgs {
 
 #[derive(Args)]
 pub(crate) struct ApproveArgs {
-    /// Full approval ids. A prefix is not accepted: an agent that makes enough calls gets a request that begins like the
+    /// Full approval ids. A prefix is not accepted, because an agent could create requests until one begins like the
     /// one you read.
     #[arg(required = true)]
     pub(crate) ids: Vec<String>,

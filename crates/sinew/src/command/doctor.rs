@@ -21,7 +21,7 @@ use crate::units;
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let rows = checks(&context)?;
-    let is_sound = rows.iter().all(|row| row.standing != Standing::Bad);
+    let is_sound = rows.iter().all(|row| row.status != CheckStatus::Bad);
     match args.output.json {
         true => render::print_json(json!({"ok": is_sound, "checks": rows_json(&rows)}))?,
         false => show(&rows, args.verbose)?,
@@ -56,7 +56,7 @@ fn rows_json(rows: &[Row]) -> Vec<Value> {
     let redactor = telemetry::redact::shared();
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let row = |row: &Row| {
-        json!({"area": row.area, "check": row.what, "status": row.standing.as_str(), "found": clean(&row.found),
+        json!({"area": row.area, "check": row.check, "status": row.status.as_str(), "found": clean(&row.found),
             "remedy": row.remedy.as_deref().map(clean)})
     };
     rows.iter().map(row).collect()
@@ -73,21 +73,21 @@ fn show(rows: &[Row], verbose: bool) -> Result<(), CommandError> {
     }
     for area in areas {
         let of_area: Vec<&Row> = rows.iter().filter(|row| row.area == area).collect();
-        let worst = of_area.iter().map(|row| row.standing).max().unwrap_or(Standing::Good);
-        let passed = of_area.iter().filter(|row| row.standing == Standing::Good).count();
+        let worst = of_area.iter().map(|row| row.status).max().unwrap_or(CheckStatus::Good);
+        let passed = of_area.iter().filter(|row| row.status == CheckStatus::Good).count();
         let passed = format!("{passed} of {} passed", units::count(of_area.len(), "check"));
         print_result_line(format!("{} {area:<14} {passed}", worst.sign()))?;
-        for row in of_area.iter().filter(|row| verbose || row.standing != Standing::Good) {
+        for row in of_area.iter().filter(|row| verbose || row.status != CheckStatus::Good) {
             let found = escape_invisible_line(&row.found);
-            print_result_line(format!("  {} {}: {found}", row.standing.sign(), row.what))?;
+            print_result_line(format!("  {} {}: {found}", row.status.sign(), row.check))?;
             if let Some(remedy) = &row.remedy {
                 let remedy = escape_invisible_line(remedy);
                 print_result_line(format!("    {} {remedy}", paint(SUCCESS_STYLE, "try:")))?;
             }
         }
     }
-    let count = |standing| rows.iter().filter(|row| row.standing == standing).count();
-    let (passed, notes, bad) = (count(Standing::Good), count(Standing::Note), count(Standing::Bad));
+    let count = |status| rows.iter().filter(|row| row.status == status).count();
+    let (passed, notes, bad) = (count(CheckStatus::Good), count(CheckStatus::Note), count(CheckStatus::Bad));
     let problems = match bad {
         0 => paint(SUCCESS_STYLE, "no problems found"),
         bad => paint(ERROR_STYLE, units::count(bad, "problem") + " found"),
@@ -101,7 +101,7 @@ fn show(rows: &[Row], verbose: bool) -> Result<(), CommandError> {
 
 /// Severity of a check result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Standing {
+enum CheckStatus {
     /// No problem.
     Good,
     /// Worth knowing, but nothing is broken.
@@ -110,21 +110,21 @@ enum Standing {
     Bad,
 }
 
-impl Standing {
+impl CheckStatus {
     /// Returns the sign in front of a line.
     fn sign(self) -> String {
         match self {
-            Standing::Good => paint(SUCCESS_STYLE, "✓"),
-            Standing::Note => paint(WARNING_STYLE, "–"),
-            Standing::Bad => paint(ERROR_STYLE, "✗"),
+            CheckStatus::Good => paint(SUCCESS_STYLE, "✓"),
+            CheckStatus::Note => paint(WARNING_STYLE, "–"),
+            CheckStatus::Bad => paint(ERROR_STYLE, "✗"),
         }
     }
 
     fn as_str(self) -> &'static str {
         match self {
-            Standing::Good => "good",
-            Standing::Note => "note",
-            Standing::Bad => "bad",
+            CheckStatus::Good => "good",
+            CheckStatus::Note => "note",
+            CheckStatus::Bad => "bad",
         }
     }
 }
@@ -132,23 +132,23 @@ impl Standing {
 /// Check result: area, name of the check, severity, finding, and remedy.
 struct Row {
     area: &'static str,
-    what: String,
-    standing: Standing,
+    check: String,
+    status: CheckStatus,
     found: String,
     remedy: Option<String>,
 }
 
 impl Row {
-    fn good(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
-        Row { area, what: what.into(), standing: Standing::Good, found: found.into(), remedy: None }
+    fn good(area: &'static str, check: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { area, check: check.into(), status: CheckStatus::Good, found: found.into(), remedy: None }
     }
 
-    fn note(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
-        Row { standing: Standing::Note, ..Row::good(area, what, found) }
+    fn note(area: &'static str, check: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { status: CheckStatus::Note, ..Row::good(area, check, found) }
     }
 
-    fn bad(area: &'static str, what: impl Into<String>, found: impl Into<String>) -> Row {
-        Row { standing: Standing::Bad, ..Row::good(area, what, found) }
+    fn bad(area: &'static str, check: impl Into<String>, found: impl Into<String>) -> Row {
+        Row { status: CheckStatus::Bad, ..Row::good(area, check, found) }
     }
 
     fn remedy(mut self, remedy: impl Into<String>) -> Row {

@@ -95,8 +95,9 @@ fn file_overview(context: &CommandContext) -> String {
         (agent, "the agent socket"),
         (control, "the control socket: approvals, mode, reload"),
     ];
-    let lines =
-        rows.map(|(path, what)| format!("{}\n    {what}", escape_invisible_line(&path.to_string_lossy())));
+    let lines = rows.map(|(path, description)| {
+        format!("{}\n    {description}", escape_invisible_line(&path.to_string_lossy()))
+    });
     format!(
         "{}\n\nDefaults for missing configuration are built in; `sinew init --full` writes them out for editing.",
         lines.join("\n")

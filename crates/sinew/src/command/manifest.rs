@@ -115,7 +115,7 @@ pub(super) fn load_files(
         .map_err(|error| failed(&error))?;
     let dropped = connectors::find_unregistrable(&loaded.manifests).into_iter();
     let dropped: Vec<Diagnostic> =
-        dropped.map(|(of, skipped)| of.unusable_command(&skipped.name, &skipped.why)).collect();
+        dropped.map(|(of, skipped)| of.unusable_command(&skipped.name, &skipped.reason)).collect();
     loaded.diagnostics.extend(dropped);
     Ok(loaded)
 }

@@ -149,9 +149,9 @@ impl PinReader {
         }
     }
 
-    fn read_next(&mut self, what: &str) -> Result<String, CommandError> {
+    fn read_next(&mut self, prompt: &str) -> Result<String, CommandError> {
         match self {
-            PinReader::Terminal => read_hidden(what),
+            PinReader::Terminal => read_hidden(prompt),
             PinReader::Lines(lines) => read_pin_line(lines, STANDARD_INPUT),
         }
     }
@@ -173,7 +173,7 @@ fn read_pin_line(lines: &mut dyn BufRead, place: &str) -> Result<String, Command
 }
 
 /// Reads a PIN from the controlling terminal without echo, even if standard input is redirected.
-pub(crate) fn read_hidden(what: &str) -> Result<String, CommandError> {
+pub(crate) fn read_hidden(prompt: &str) -> Result<String, CommandError> {
     let no_approver = |_| {
         CommandError::usage("the operator PIN is needed, but there is no terminal to type it on")
             .with_hint("pass it on standard input with `--pin-stdin`")
@@ -185,7 +185,7 @@ pub(crate) fn read_hidden(what: &str) -> Result<String, CommandError> {
     // Turn echo off before printing the prompt: input typed right after the prompt must be neither echoed nor
     // flushed.
     tcsetattr(&terminal, SetArg::TCSAFLUSH, &silent).map_err(|error| no_approver(error.into()))?;
-    let _ = write!(terminal, "{what}: ");
+    let _ = write!(terminal, "{prompt}: ");
     let line = read_pin_line(&mut BufReader::new(&terminal), "the terminal");
     let _ = tcsetattr(&terminal, SetArg::TCSAFLUSH, &before);
     let _ = writeln!(terminal);

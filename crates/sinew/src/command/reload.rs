@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tightening_that_failed_beside_a_waiting_change_is_not_in_effect() {
+    fn failed_tightening_beside_a_waiting_change_has_no_effect() {
         let check =
             |report: Value, expect: ChangeState| assert_eq!(tightening_state(&report), expect, "{report}");
         let failed = |error: &str| ChangeState::Rejected(error.to_owned());

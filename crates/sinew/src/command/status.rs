@@ -142,11 +142,11 @@ fn recording_text(status: &Value, text: &impl Fn(&str) -> String) -> Option<Stri
 }
 
 /// Returns files that could not be loaded, and the command that explains them.
-fn problems_text(what: &str, problems: &[&Value], command: &str) -> Option<String> {
+fn problems_text(subject: &str, problems: &[&Value], command: &str) -> Option<String> {
     let lines = problems.iter().map(|problem| escape_invisible_line(&render::manifest_problem(problem)));
     let lines: Vec<String> = lines.map(|line| paint(ERROR_STYLE, line)).collect();
     (!lines.is_empty())
-        .then(|| format!("{what}:\n{}\n`{command}` shows how to correct them", lines.join("\n")))
+        .then(|| format!("{subject}:\n{}\n`{command}` shows how to correct them", lines.join("\n")))
 }
 
 /// Returns the changed settings that take effect at the next start.

@@ -225,9 +225,9 @@ fn print_metrics(output: &Value) -> Result<(), CommandError> {
         let text = format!("in {}, out {}", rate("received_per_second"), rate("sent_per_second"));
         row(text_field(link, "name"), None, text);
     }
-    for (what, why) in output["unavailable"].as_object().into_iter().flatten() {
-        let why = escape_invisible_line(why.as_str().unwrap_or_default());
-        row(escape_invisible_line(what), None, paint(DIM_STYLE, why));
+    for (name, reason) in output["unavailable"].as_object().into_iter().flatten() {
+        let reason = escape_invisible_line(reason.as_str().unwrap_or_default());
+        row(escape_invisible_line(name), None, paint(DIM_STYLE, reason));
     }
     super::print_table(&table)
 }

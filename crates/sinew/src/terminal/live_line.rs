@@ -67,8 +67,8 @@ impl LiveLine {
     }
 
     /// Replaces the text of the line by a bar of the work that is done.
-    pub(crate) fn set_progress(what: &str, done: u64, total: u64) {
-        state().text = bar(what, done, total);
+    pub(crate) fn set_progress(label: &str, done: u64, total: u64) {
+        state().text = bar(label, done, total);
     }
 }
 
@@ -82,11 +82,11 @@ impl Drop for LiveLine {
     }
 }
 
-fn bar(what: &str, done: u64, total: u64) -> String {
+fn bar(label: &str, done: u64, total: u64) -> String {
     let share = u128::from(done.min(total)) * 100 / u128::from(total.max(1));
     let percent = usize::try_from(share).unwrap_or(100);
     let filled = percent * BAR_WIDTH / 100;
-    format!("{what} {}{} {percent} %", "█".repeat(filled), "░".repeat(BAR_WIDTH - filled))
+    format!("{label} {}{} {percent} %", "█".repeat(filled), "░".repeat(BAR_WIDTH - filled))
 }
 
 fn draw(frame: &str, elapsed: Duration) {

@@ -18,8 +18,8 @@ pub(crate) fn counters() -> MetricResult<InterfaceCounters> {
 }
 
 /// Returns the pressure stall information of `memory`, `cpu` or `io`.
-pub(crate) fn pressure_stalls(what: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/pressure/{what}")).ok()
+pub(crate) fn pressure_stalls(resource: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/pressure/{resource}")).ok()
 }
 
 pub(crate) fn memory_level() -> Option<f64> {

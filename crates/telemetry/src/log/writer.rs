@@ -253,8 +253,8 @@ mod tests {
         }
         assert!(begun.elapsed() < Duration::from_secs(10));
         // Some lines are with the writer thread, or still in the queue.
-        let (lost, most) = (writer.dropped(), QUEUE_LINES as u64);
-        assert!((most - MAX_BATCH as u64..=most).contains(&lost), "{lost}");
+        let (lost, max) = (writer.dropped(), QUEUE_LINES as u64);
+        assert!((max - MAX_BATCH as u64..=max).contains(&lost), "{lost}");
         assert!(!writer.flush(Instant::now() + Duration::from_millis(10)), "the deadline is kept");
         drop(permits);
         assert!(writer.flush(Instant::now() + Duration::from_secs(10)));

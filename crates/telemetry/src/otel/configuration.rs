@@ -136,9 +136,9 @@ fn destination(
     variable: VariableLookup<'_>,
 ) -> Result<Option<Destination>, String> {
     let upper = signal.as_str().to_ascii_uppercase();
-    let of_signal = |what: &str| {
+    let of_signal = |suffix: &str| {
         let (own, general) =
-            (format!("OTEL_EXPORTER_OTLP_{upper}_{what}"), format!("OTEL_EXPORTER_OTLP_{what}"));
+            (format!("OTEL_EXPORTER_OTLP_{upper}_{suffix}"), format!("OTEL_EXPORTER_OTLP_{suffix}"));
         variable(&own).map(|value| (own, value)).or_else(|| variable(&general).map(|value| (general, value)))
     };
     let wanted = match variable(&format!("OTEL_{upper}_EXPORTER")) {

@@ -79,7 +79,7 @@ enum ValueContext {
     Quoted,
     /// A bare word: if the name is only `Likely`, the value must look like a secret.
     Bare,
-    /// In a sentence: the value must look like a secret, whatever its name.
+    /// In a sentence: the value must look like a secret, independently of its name.
     InSentence,
     /// In the position where a program expects its password: there is no name to check.
     Positional,

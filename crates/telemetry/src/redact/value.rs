@@ -138,7 +138,7 @@ impl Redactor {
         spans.iter().map(|span| ends.partition_point(|end| *end <= span.start)).collect()
     }
 
-    /// Masks every value below a sensitive name, whatever it looks like.
+    /// Masks every value below a sensitive name, independently of its form.
     fn mask(&self, value: &Value, sensitivity: Sensitivity) -> Value {
         match value {
             Value::String(text) if text.is_empty() || is_placeholder(text) => value.clone(),

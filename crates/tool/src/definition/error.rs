@@ -8,7 +8,7 @@ use super::spec::{LONGEST_DESCRIPTION, LONGEST_TIMEOUT};
 pub enum DefinitionError {
     #[error(transparent)]
     Name(#[from] crate::name::InvalidToolName),
-    #[error("version `{0}` is not semantic: write three numbers, such as 1.0.0")]
+    #[error("version `{0}` is not a semantic version: write three numbers, such as 1.0.0")]
     Version(String),
     #[error("the description is empty")]
     NoDescription,

@@ -42,9 +42,9 @@ fn replace_rust_formats(schema: &mut Value, direction: Direction) {
             });
             let format = if is_number { object.remove("format") } else { None };
             let bounds = format.as_ref().and_then(Value::as_str).and_then(bounds_of);
-            if let Some((least, most)) = bounds.filter(|_| direction == Direction::Input) {
+            if let Some((least, max)) = bounds.filter(|_| direction == Direction::Input) {
                 object.entry("minimum").or_insert(json!(least));
-                object.entry("maximum").or_insert(json!(most));
+                object.entry("maximum").or_insert(json!(max));
             }
             object.values_mut().for_each(|value| replace_rust_formats(value, direction));
         }
@@ -166,8 +166,8 @@ mod tests {
         };
         check(Direction::Output, json!({"type": ["integer", "null"], "minimum": 0}));
         // Without the bound, a number outside the range would pass the schema and fail inside the tool.
-        let most = (1_u64 << 53) - 1;
-        check(Direction::Input, json!({"type": ["integer", "null"], "minimum": 0, "maximum": most}));
+        let max = (1_u64 << 53) - 1;
+        check(Direction::Input, json!({"type": ["integer", "null"], "minimum": 0, "maximum": max}));
     }
 
     #[test]

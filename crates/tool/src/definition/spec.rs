@@ -8,8 +8,7 @@ use super::external_target_argument::ExternalTargetArgument;
 use super::parameter::object_schema;
 use super::path_argument::PathArgument;
 use super::schema_of::{Direction, schema_of};
-use crate::definition::Annotations;
-use crate::definition::{DefinitionError, ToolParameter};
+use crate::definition::{Annotations, DefinitionError, ToolParameter};
 use crate::result::ModelText;
 use crate::text::{MAX_QUOTED_CHARS, SharedText, shorten};
 use crate::{Category, Mode, RiskLevel, ToolDefinition, ToolName};
@@ -152,7 +151,7 @@ impl ToolSpec {
             return Err(DefinitionError::ReservedSessionParameter);
         }
         let paths = PathArgument::find(&input_schema, &self.category)?;
-        let outward = ExternalTargetArgument::find(&input_schema)?;
+        let external_targets = ExternalTargetArgument::find(&input_schema)?;
         Ok(ToolDefinition {
             name,
             major,
@@ -175,7 +174,7 @@ impl ToolSpec {
             origin: self.origin,
             model_text: self.model_text,
             paths,
-            outward,
+            external_targets,
             hash: SharedText::default(),
         }
         .with_hash())
@@ -255,6 +254,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{Category, RiskLevel, ToolSpec};
 
     #[test]
     fn version_needs_three_numbers_and_no_empty_part() {
@@ -304,5 +304,45 @@ mod tests {
             assert!(matches!(error, DefinitionError::ParameterName(_)), "{error}");
             assert!(error.to_string().len() < 256, "{} bytes", error.to_string().len());
         }
+    }
+
+    #[test]
+    fn tool_matches_its_names_and_no_part_of_them() {
+        let mut spec = ToolSpec::new("git.status", "Status", Category::READ_ONLY, RiskLevel::Low);
+        (spec.aliases, spec.version) = (vec!["gs".into()], "2.1.0".into());
+        let tool = spec.check().unwrap();
+        for own in
+            ["git.status", "GIT.Status", "gs", "GS", "git__status", "Git.Status@2", "gs@2", "git__status@2"]
+        {
+            assert!(tool.matches_name(own), "{own}");
+        }
+        let others = [
+            "",
+            "git",
+            "status",
+            "git.status2",
+            "git_status",
+            "git status",
+            "git.status ",
+            "git.status@1",
+            "git.status@",
+            "git.status@+2",
+            "git.status@02",
+            "git.status@2.1.0",
+            "git.status@2@2",
+            "@2",
+            "gs.",
+        ];
+        for other in others {
+            assert!(!tool.matches_name(other), "{other}");
+        }
+        let spellings: Vec<_> = tool.callable_names().map(|name| name.to_string()).collect();
+        assert_eq!(spellings, ["git.status", "gs", "git__status"]);
+    }
+
+    #[test]
+    fn name_without_dots_is_listed_once() {
+        let tool = ToolSpec::new("read_file", "Read", Category::READ_ONLY, RiskLevel::Low).check().unwrap();
+        assert_eq!(tool.callable_names().count(), 1);
     }
 }

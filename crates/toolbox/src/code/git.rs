@@ -231,8 +231,9 @@ fn git_failure(folder: &Path, report: &RunReport) -> Failure {
             "unknown_revision",
         );
     }
-    let why = if report.stdout.omitted > 0 { "its configuration is too large" } else { first_line(&stderr) };
-    Failure::new(FailureKind::Io, format!("git could not read the repository of `{directory}`: {why}"))
+    let reason =
+        if report.stdout.omitted > 0 { "its configuration is too large" } else { first_line(&stderr) };
+    Failure::new(FailureKind::Io, format!("git could not read the repository of `{directory}`: {reason}"))
         .with_hint("run [\"git\", \"status\"] with run_command to see the full error")
 }
 

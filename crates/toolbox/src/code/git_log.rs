@@ -112,8 +112,8 @@ fn log<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFut
         let (report, git) = repository.run_git(session, git_args, capture).await?;
         let commits = parse_commits(&String::from_utf8_lossy(&report.stdout.head));
         let found = commits.len() as u64;
-        let most = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
-        let commits = output_budget::take_fitting(commits.into_iter().take(most).collect(), budget);
+        let max = usize::try_from(arguments.max_count).unwrap_or(usize::MAX);
+        let commits = output_budget::take_fitting(commits.into_iter().take(max).collect(), budget);
         let how = format!("call again with skip={}", arguments.skip + commits.len() as u64);
         let truncated = output_budget::truncation(commits.len(), found, report.stdout.omitted > 0, &how);
         let repository = repository.worktree_root().to_string_lossy().into_owned();

@@ -105,12 +105,12 @@ fn status<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> Tool
         ];
         let (report, git) =
             repository.run_git(session, git_args.map(Into::into).to_vec(), MAX_OUTPUT_BYTES).await?;
-        let (top, omitted, most) =
+        let (top, omitted, max) =
             (repository.worktree_root().to_owned(), report.stdout.omitted, arguments.max_entries);
         let read = session.offload(move |permit| {
             let (branch, entries) = parse_status(&String::from_utf8_lossy(&report.stdout.head));
             let entries = visible_entries(permit, &top, entries);
-            (branch, output_budget::listed(permit, entries, most))
+            (branch, output_budget::listed(permit, entries, max))
         });
         let (branch, (entries, total)) = read.await?;
         let how = "raise max_entries, or add files that need not be listed to .gitignore";

@@ -62,10 +62,10 @@ pub(super) fn tool() -> ToolRegistration {
 }
 
 fn read(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<StoredOutputPage>, Failure> {
-    let most = arguments.max_bytes.min(MAX_PAGE_BYTES).min(permit.max_output_bytes() / WORST_GROWTH);
+    let max = arguments.max_bytes.min(MAX_PAGE_BYTES).min(permit.max_output_bytes() / WORST_GROWTH);
     let spills = Sandbox::of_this_process().spills();
     let spills = spills.map(|spills| spills.for_owner(&permit.call().party()));
-    let found = spills.map(|spills| spills.page(&arguments.id, arguments.offset, most));
+    let found = spills.map(|spills| spills.page(&arguments.id, arguments.offset, max));
     let page = match found {
         Some(Ok(Some(page))) => page,
         Some(Ok(None)) | None => {

@@ -127,14 +127,14 @@ fn lint<'a>(session: &'a mut SandboxSession, arguments: &'a Arguments) -> ToolFu
         let report = session
             .run(selected.command(("env", &[]), linter_args, (MAX_OUTPUT_BYTES, session.deadline)))
             .await?;
-        let (end, omitted, most) = (report.end, report.stdout.omitted, arguments.max_entries);
+        let (end, omitted, max) = (report.end, report.stdout.omitted, arguments.max_entries);
         let SelectedProgram { program: linter, tooling: program, folder, .. } = selected;
         let read = session.offload(move |permit| {
             let (found, note) = parse_output(linter, &folder, &report)?;
             let is_shown = |one: &LintFinding| permit.is_visible(&folder.join(&one.file));
             let found: Vec<LintFinding> =
                 found.into_iter().filter(is_shown).map(LintFinding::sanitized).collect();
-            Ok::<_, Failure>((output_budget::listed(permit, found, most), note))
+            Ok::<_, Failure>((output_budget::listed(permit, found, max), note))
         });
         let ((findings, total), note) = read.await??;
         let how = "raise max_entries, or limit the run with `files`";
@@ -198,15 +198,15 @@ fn parse_output(
         RunEnd::Exited(0 | 1) => Ok((found, note)),
         RunEnd::Exited(_) if !found.is_empty() => Ok((found, note)),
         _ => {
-            let why = toolchain::failure_reason(&stderr);
+            let reason = toolchain::failure_reason(&stderr);
             // Cargo needs to write Cargo.lock, but the sandbox of a linter is read-only.
-            let hint = match why.contains("Cargo.lock") {
+            let hint = match reason.contains("Cargo.lock") {
                 true => {
                     "the project needs an up-to-date Cargo.lock: run_tests or `cargo generate-lockfile` creates it"
                 }
                 false => "the project's configuration may be wrong; the linter runs offline and cannot write",
             };
-            let failure = Failure::new(FailureKind::Unreadable, format!("the linter did not run: {why}"))
+            let failure = Failure::new(FailureKind::Unreadable, format!("the linter did not run: {reason}"))
                 .with_hint(hint);
             Err(with_outcome(failure, "linter_failed"))
         }

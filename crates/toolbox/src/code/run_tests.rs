@@ -208,7 +208,7 @@ fn nextest_arguments(max_failures: u32) -> Vec<OsString> {
     let report = ["--tool-config-file", "sinew:/tmp/sinew-nextest.toml"];
     let stop = match max_failures {
         0 => "--no-fail-fast".to_owned(),
-        most => format!("--max-fail={most}"),
+        max => format!("--max-fail={max}"),
     };
     fixed.into_iter().chain(report).map(OsString::from).chain([stop.into()]).collect()
 }
@@ -226,10 +226,10 @@ fn parse_output(
     let (counts, found) = count_results(runner, &text, &String::from_utf8_lossy(&report.stdout.head));
     let word = run_outcome(runner, exit_code, counts);
     if word == "error" && counts.is_none_or(|counts| counts.total == 0) {
-        let why = toolchain::failure_reason(&text);
+        let reason = toolchain::failure_reason(&text);
         let hint = "the project may need a dependency that is not installed; tests run without network";
         let failure =
-            Failure::new(FailureKind::Unreadable, format!("the tests did not run: {why}")).with_hint(hint);
+            Failure::new(FailureKind::Unreadable, format!("the tests did not run: {reason}")).with_hint(hint);
         return Err(with_outcome(failure, "tests_not_run"));
     }
     let total = found.counts.failed + found.counts.errors;

@@ -105,11 +105,11 @@ impl TestResults {
 }
 
 /// Returns the last bytes of a text, starting at a line.
-pub(super) fn tail_lines(text: &str, most: usize) -> String {
-    if text.len() <= most {
+pub(super) fn tail_lines(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    let start = (text.len() - most..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let start = (text.len() - max..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
     let tail = text.get(start..).unwrap_or_default();
     format!("[{start} bytes left out]\n{}", tail.split_once('\n').map_or(tail, |(_, rest)| rest))
 }

@@ -251,8 +251,8 @@ async fn tooling<P: ProjectProgram>(
         RunEnd::Exited(127) if path.is_empty() => Err(not_installed(name, "is not installed")),
         _ => {
             let stderr = String::from_utf8_lossy(&report.stderr.head);
-            let why = stderr.lines().last().unwrap_or("it gave no reason");
-            Err(not_installed(name, &format!("is at `{path}` and cannot be used: {why}")))
+            let reason = stderr.lines().last().unwrap_or("it gave no reason");
+            Err(not_installed(name, &format!("is at `{path}` and cannot be used: {reason}")))
         }
     }
 }

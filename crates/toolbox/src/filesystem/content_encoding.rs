@@ -43,8 +43,8 @@ pub(super) fn encode_content(
             (head.to_owned(), "utf-8", head.len() as u64)
         }
         _ => {
-            let most = usize::try_from(budget / 4 * 3).unwrap_or(usize::MAX);
-            let head = bytes.get(..most.min(bytes.len())).unwrap_or(bytes);
+            let max = usize::try_from(budget / 4 * 3).unwrap_or(usize::MAX);
+            let head = bytes.get(..max.min(bytes.len())).unwrap_or(bytes);
             (STANDARD.encode(head), "base64", head.len() as u64)
         }
     }

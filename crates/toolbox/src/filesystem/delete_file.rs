@@ -90,8 +90,8 @@ fn preview(permit: &Permit, arguments: &Arguments) -> Result<CallPreview, Failur
     let removal = target.preview_removal(descent, &RemovalGuard::from_predicate(&is_protected))?;
     let names =
         if removal.entries == 1 { "1 entry".to_owned() } else { format!("{} entries", removal.entries) };
-    let what = format!("a {} with {names} and {} bytes", removal.kind, removal.bytes);
-    let mut facts = vec![("deletes".to_owned(), what)];
+    let description = format!("a {} with {names} and {} bytes", removal.kind, removal.bytes);
+    let mut facts = vec![("deletes".to_owned(), description)];
     if target.kind() == ObjectKind::Directory {
         facts.extend(inventory::directory_facts(target)?);
     }

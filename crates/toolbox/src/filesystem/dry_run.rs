@@ -12,7 +12,7 @@ use tool::{Failure, FailureKind};
 use super::display_path;
 use crate::output_budget;
 
-/// Largest file that is changed, whatever the policy says: changes are made in memory.
+/// Largest file that is changed, even if the policy permits more: changes are made in memory.
 const MAX_IN_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Largest file whose change is shown in an approval request. A longer diff cannot be reviewed.
@@ -33,8 +33,8 @@ pub(super) struct DryRunDiff {
 impl DryRunDiff {
     pub(super) fn new(permit: &Permit, file: &OpenedPath, before: Option<&[u8]>, after: &[u8]) -> Self {
         // JSON escapes can make a text longer; half of the budget leaves enough space for any diff.
-        let most = usize::try_from(output_budget::content_budget(permit) / 2).unwrap_or(usize::MAX);
-        let found = file_access::content_diff(&display_path(file), before, Some(after), most);
+        let max = usize::try_from(output_budget::content_budget(permit) / 2).unwrap_or(usize::MAX);
+        let found = file_access::content_diff(&display_path(file), before, Some(after), max);
         DryRunDiff { diff: found.text, added: found.added, removed: found.removed, cut: found.truncated }
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn check_digest(file: &OpenedPath, sha256: &str, wanted: Option<&str>
 
 /// Returns the largest size in bytes of a file that is changed in memory, before and after the change.
 pub(super) fn max_file_bytes(permit: &Permit) -> u64 {
-    permit.max_file_bytes().map_or(MAX_IN_MEMORY_BYTES, |most| most.min(MAX_IN_MEMORY_BYTES))
+    permit.max_file_bytes().map_or(MAX_IN_MEMORY_BYTES, |max| max.min(MAX_IN_MEMORY_BYTES))
 }
 
 /// Reads the current content of the file, if it exists, up to the limit for changes in memory.

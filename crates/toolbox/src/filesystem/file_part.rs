@@ -34,26 +34,26 @@ pub(super) struct FileSlice {
 }
 
 impl FilePart {
-    /// Reads at most `most` bytes. To find a line, it scans at most `limit` bytes more.
-    pub(super) fn read(self, file: &OpenedPath, limit: u64, most: u64) -> Result<FileSlice, Failure> {
+    /// Reads at most `max` bytes. To find a line, it scans at most `limit` bytes more.
+    pub(super) fn read(self, file: &OpenedPath, limit: u64, max: u64) -> Result<FileSlice, Failure> {
         match self {
-            FilePart::Whole => read_bytes(file, 0, limit.min(most)),
-            FilePart::Bytes { offset, length } => read_bytes(file, offset, length.min(most)),
+            FilePart::Whole => read_bytes(file, 0, limit.min(max)),
+            FilePart::Bytes { offset, length } => read_bytes(file, offset, length.min(max)),
             FilePart::Lines { start, end } => {
                 let size = file.read_range(0, 0)?.size;
                 let reader = BufReader::with_capacity(64 * 1024, file.reader()?);
                 let failed = |error| Failure::from_io(&format!("reading `{}`", display_path(file)), &error);
                 let found =
-                    read_lines(reader, start..=end, limit.saturating_add(most), most).map_err(failed)?;
+                    read_lines(reader, start..=end, limit.saturating_add(max), max).map_err(failed)?;
                 found.map(|piece| FileSlice { size, ..piece }).ok_or_else(|| line_too_far(file, start, limit))
             }
-            FilePart::Tail { lines } => read_tail(file, lines, most),
+            FilePart::Tail { lines } => read_tail(file, lines, max),
         }
     }
 }
 
-fn read_bytes(file: &OpenedPath, offset: u64, most: u64) -> Result<FileSlice, Failure> {
-    let portion = file.read_range(offset, most)?;
+fn read_bytes(file: &OpenedPath, offset: u64, max: u64) -> Result<FileSlice, Failure> {
+    let portion = file.read_range(offset, max)?;
     let (more, size) = (portion.has_more, portion.size);
     Ok(FileSlice {
         bytes: portion.bytes,
@@ -65,13 +65,13 @@ fn read_bytes(file: &OpenedPath, offset: u64, most: u64) -> Result<FileSlice, Fa
     })
 }
 
-/// Reads the lines of `range`, up to `most` bytes; nothing if the first one is beyond the first `reach`
+/// Reads the lines of `range`, up to `max` bytes; nothing if the first one is beyond the first `reach`
 /// bytes.
 fn read_lines(
     mut reader: impl BufRead,
     range: std::ops::RangeInclusive<u64>,
     reach: u64,
-    most: u64,
+    max: u64,
 ) -> std::io::Result<Option<FileSlice>> {
     let (mut line, mut at, mut offset, mut bytes) = (1_u64, 0_u64, None, Vec::new());
     let more = 'read: loop {
@@ -80,7 +80,7 @@ fn read_lines(
             break false;
         }
         for byte in buffer {
-            if line > *range.end() || bytes.len() as u64 == most {
+            if line > *range.end() || bytes.len() as u64 == max {
                 break 'read true;
             }
             if at >= reach && line < *range.start() {
@@ -106,10 +106,10 @@ fn line_too_far(file: &OpenedPath, start: u64, limit: u64) -> Failure {
 }
 
 /// Reads the last lines. A file that reports no size is read from the start.
-fn read_tail(file: &OpenedPath, lines: u64, most: u64) -> Result<FileSlice, Failure> {
+fn read_tail(file: &OpenedPath, lines: u64, max: u64) -> Result<FileSlice, Failure> {
     let size = file.read_range(0, 0)?.size;
-    let start = size.saturating_sub(most);
-    let portion = file.read_range(start, most)?;
+    let start = size.saturating_sub(max);
+    let portion = file.read_range(start, max)?;
     let from = offset_of_last_lines(&portion.bytes, lines);
     let skipped = match from {
         Some(from) => from,
@@ -117,7 +117,7 @@ fn read_tail(file: &OpenedPath, lines: u64, most: u64) -> Result<FileSlice, Fail
         None if start > 0 => offset_of_first_whole_line(&portion.bytes),
         None => 0,
     };
-    let before = (from.is_none() && start > 0).then(|| (start + skipped as u64).saturating_sub(most));
+    let before = (from.is_none() && start > 0).then(|| (start + skipped as u64).saturating_sub(max));
     let bytes = portion.bytes.get(skipped..).unwrap_or_default().to_vec();
     let (offset, more) = (start + skipped as u64, portion.has_more);
     Ok(FileSlice {
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn line_ranges_are_read_within_bounds() {
-        let check = |text: &str, range, most, expect: (&str, u64, bool)| {
-            let piece = read_lines(text.as_bytes(), range, 1000, most).unwrap().unwrap();
+        let check = |text: &str, range, max, expect: (&str, u64, bool)| {
+            let piece = read_lines(text.as_bytes(), range, 1000, max).unwrap().unwrap();
             let found = (std::str::from_utf8(&piece.bytes).unwrap(), piece.offset, piece.has_more);
             assert_eq!(found, expect, "{text:?}");
         };

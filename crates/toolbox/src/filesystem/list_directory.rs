@@ -249,12 +249,12 @@ fn sort_key(sort: ListSortKey, entry: &DirectoryEntry) -> u64 {
 }
 
 /// Returns the first entries that together take at most `budget` bytes as JSON.
-fn take_fitting(entries: Vec<(Cursor, ListedEntry)>, most: usize, budget: u64) -> Vec<(Cursor, ListedEntry)> {
+fn take_fitting(entries: Vec<(Cursor, ListedEntry)>, max: usize, budget: u64) -> Vec<(Cursor, ListedEntry)> {
     let mut remaining = budget;
     let mut fits = |entry: &ListedEntry| {
         remaining.checked_sub(json_length(entry)).map(|rest| remaining = rest).is_some()
     };
-    entries.into_iter().take(most).take_while(|(_, entry)| fits(entry)).collect()
+    entries.into_iter().take(max).take_while(|(_, entry)| fits(entry)).collect()
 }
 
 /// Number of bytes that an entry takes in the output, with a comma.

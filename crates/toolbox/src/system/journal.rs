@@ -25,7 +25,7 @@ pub(super) fn read(query: &LogQuery) -> Result<LogResult, Failure> {
     let access = JournalAccess::from_messages(&access_messages());
     if output.stdout.is_empty() {
         match access {
-            JournalAccess::NoJournal(why) => return Err(unavailable(&why)),
+            JournalAccess::NoJournal(reason) => return Err(unavailable(&reason)),
             JournalAccess::Denied => return Err(access_denied()),
             JournalAccess::All | JournalAccess::OwnEntries if !output.succeeded => {
                 return Err(unavailable(output.stderr.lines().next().unwrap_or("journalctl gave no reason")));
@@ -62,7 +62,7 @@ impl JournalAccess {
         let line = |phrase: &str| remarks.lines().find(|line| line.contains(phrase));
         match (line("insufficient permissions"), line("No journal files"), line("not seeing messages")) {
             (Some(_), _, _) => JournalAccess::Denied,
-            (None, Some(why), _) => JournalAccess::NoJournal(why.to_owned()),
+            (None, Some(reason), _) => JournalAccess::NoJournal(reason.to_owned()),
             (None, None, Some(_)) => JournalAccess::OwnEntries,
             (None, None, None) => JournalAccess::All,
         }
@@ -94,8 +94,8 @@ fn journalctl_arguments(query: &LogQuery) -> Vec<OsString> {
     arguments.into_iter().map(OsString::from).collect()
 }
 
-fn unavailable(why: &str) -> Failure {
-    Failure::new(FailureKind::NotFound, format!("the journal of this machine cannot be read: {why}"))
+fn unavailable(reason: &str) -> Failure {
+    Failure::new(FailureKind::NotFound, format!("the journal of this machine cannot be read: {reason}"))
         .with_hint("read a file in /var/log with `file`")
 }
 

@@ -103,7 +103,7 @@ pub(super) fn format_micros(micros: i64) -> Option<String> {
 }
 
 #[cfg(test)]
-pub(super) fn test_query(most: usize) -> LogQuery {
+pub(super) fn test_query(max: usize) -> LogQuery {
     LogQuery {
         since: Timestamp::UNIX_EPOCH,
         minutes: 15,
@@ -111,7 +111,7 @@ pub(super) fn test_query(most: usize) -> LogQuery {
         process: None,
         unit: None,
         contains: None,
-        max_entries: most,
+        max_entries: max,
     }
 }
 

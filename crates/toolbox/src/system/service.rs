@@ -57,10 +57,10 @@ pub(super) fn query_systemd(label: &str) -> Result<Option<ServiceStatus>, Failur
     }
 }
 
-fn no_service_manager(why: &str) -> Failure {
+fn no_service_manager(reason: &str) -> Failure {
     Failure::new(
         FailureKind::NotFound,
-        format!("the service manager of this machine cannot be queried: {why}"),
+        format!("the service manager of this machine cannot be queried: {reason}"),
     )
     .with_hint("use pid, name or port instead of label")
 }

@@ -31,8 +31,8 @@ fn to_result(query: &LogQuery, output: &ProgramOutput) -> Result<LogResult, Fail
         return Err(Failure::new(FailureKind::Unreadable, message).with_hint(hint));
     }
     if output.stdout.is_empty() && !output.succeeded && output.exceeded_limit.is_none() {
-        let why = output.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
-        return Err(Failure::new(FailureKind::Io, format!("`/usr/bin/log` failed: {why}")));
+        let reason = output.stderr.lines().next().unwrap_or("it gave no reason").to_owned();
+        return Err(Failure::new(FailureKind::Io, format!("`/usr/bin/log` failed: {reason}")));
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let mut logs = query.newest_matching(text.lines().filter_map(parse_entry));

@@ -201,9 +201,9 @@ async fn fetch(
             tier: read.tier,
             usage: read.usage,
         }),
-        ExtractionReply::Undecodable(why) => {
+        ExtractionReply::Undecodable(reason) => {
             let message = format!(
-                "`{}` sent a response that cannot be decoded: {why}",
+                "`{}` sent a response that cannot be decoded: {reason}",
                 http_response.url.host_str().unwrap_or_default()
             );
             Err(Failure::new(FailureKind::Unreadable, message)
@@ -278,8 +278,8 @@ fn to_output(
     let page = &fetched.page;
     let budget = output_budget::content_budget(permit);
     // No character of the text takes more than four bytes, escaped or not.
-    let most = usize::try_from(budget / 4).unwrap_or(usize::MAX).min(arguments.max_characters);
-    let text: String = page.text.chars().skip(arguments.offset).take(most).collect();
+    let max = usize::try_from(budget / 4).unwrap_or(usize::MAX).min(arguments.max_characters);
+    let text: String = page.text.chars().skip(arguments.offset).take(max).collect();
     let returned = text.chars().count();
     let end = arguments.offset + returned;
     let truncated = (end < fetched.characters).then(|| Truncation {

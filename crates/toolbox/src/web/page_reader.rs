@@ -31,14 +31,14 @@ pub(super) async fn read_document(
     sandbox: &Sandbox,
     response: &HttpResponse,
     purpose: ExtractionPurpose,
-    most_bytes: u64,
+    max_bytes: u64,
     deadline: Instant,
 ) -> Result<WorkerReading, Failure> {
     let request = ExtractionRequest {
         purpose,
         content_type: response.content_type.clone(),
         codings: response.codings.clone(),
-        most_bytes,
+        max_bytes,
     };
     let message = web_content::write_request(&request, &response.body).map_err(|error| {
         Failure::new(FailureKind::Crashed, format!("the page cannot be passed to the worker: {error}"))
@@ -48,8 +48,8 @@ pub(super) async fn read_document(
     let begun = Instant::now();
     let mut worker = sandbox.start_worker(&task).await.map_err(|error| not_started(&error))?;
     let confining = begun.elapsed();
-    let most = most_bytes.saturating_mul(WORST_GROWTH).saturating_add(METADATA_RESERVE);
-    let exchanged = tokio::time::timeout(lifetime, exchange(&mut worker, &message, most)).await;
+    let max = max_bytes.saturating_mul(WORST_GROWTH).saturating_add(METADATA_RESERVE);
+    let exchanged = tokio::time::timeout(lifetime, exchange(&mut worker, &message, max)).await;
     let tier = worker.tier();
     let (text, end, spent) = match exchanged {
         Ok((text, Ok((end, spent)))) => (text, end, spent),
@@ -71,11 +71,11 @@ pub(super) async fn read_document(
 async fn exchange(
     worker: &mut SandboxWorker,
     message: &[u8],
-    most: u64,
+    max: u64,
 ) -> (Vec<u8>, Result<(RunEnd, ResourceUsage), SandboxError>) {
     let _ = worker.requests.write_all(message).await;
     let mut text = Vec::new();
-    let _ = (&mut worker.responses).take(most).read_to_end(&mut text).await;
+    let _ = (&mut worker.responses).take(max).read_to_end(&mut text).await;
     (text, worker.wait_until_ended().await)
 }
 

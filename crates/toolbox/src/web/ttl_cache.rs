@@ -12,8 +12,8 @@ pub(super) struct TtlCache<V> {
 }
 
 impl<V> TtlCache<V> {
-    pub(super) fn new(fresh_for: Duration, most: usize) -> Self {
-        TtlCache { ttl: fresh_for, max_entries: most, entries: Mutex::default() }
+    pub(super) fn new(fresh_for: Duration, max: usize) -> Self {
+        TtlCache { ttl: fresh_for, max_entries: max, entries: Mutex::default() }
     }
 
     /// Returns the value of a key if it has not expired at `now`.

@@ -156,7 +156,7 @@ impl ModeWatch {
             ),
         };
         let source = EventSource::of(call.caller_key, &call.header.caller);
-        refused.events().for_each(|what| self.count(what, source.clone()));
+        refused.events().for_each(|event| self.count(event, source.clone()));
     }
 
     /// Counts a call that was started and has ended.
@@ -168,6 +168,6 @@ impl ModeWatch {
     ) {
         let risk = call.snapshot.policy.risk_level(definition);
         let source = EventSource::of(call.caller_key, &call.header.caller);
-        end_events(definition.name().as_str(), end, risk).for_each(|what| self.count(what, source.clone()));
+        end_events(definition.name().as_str(), end, risk).for_each(|event| self.count(event, source.clone()));
     }
 }

@@ -86,9 +86,9 @@ enum CallEnd {
 
 impl EventCounters {
     /// Counts an event. `source` is the agent that caused it.
-    pub(crate) fn record(&mut self, what: CountedEvent, source: Option<EventSource>, at: Duration) {
+    pub(crate) fn record(&mut self, event: CountedEvent, source: Option<EventSource>, at: Duration) {
         let sourced = |hash| SourcedEvent { hash, source };
-        match what {
+        match event {
             CountedEvent::Violation(effect) => self.violations.add_distinct(at, sourced(effect)),
             CountedEvent::HighRisk => self.high_risk.add(at, ()),
             CountedEvent::RefusedHighRisk(effect) => self.refused_high_risk.add_distinct(at, sourced(effect)),
@@ -206,13 +206,13 @@ impl<T> Default for SlidingWindow<T> {
 impl<T> SlidingWindow<T> {
     /// Adds an event. It is normally the newest, but events restored from the ledger may be added after newer
     /// ones.
-    fn add(&mut self, at: Duration, what: T) {
+    fn add(&mut self, at: Duration, event: T) {
         match self.0.back() {
             Some((newest, _)) if *newest > at => {
                 let position = self.0.partition_point(|(time, _)| *time <= at);
-                self.0.insert(position, (at, what));
+                self.0.insert(position, (at, event));
             }
-            _ => self.0.push_back((at, what)),
+            _ => self.0.push_back((at, event)),
         }
         if self.0.len() > MAX_EVENTS {
             self.0.pop_front();
@@ -222,7 +222,7 @@ impl<T> SlidingWindow<T> {
     /// Events after `since`; an event at exactly that time has left the window.
     fn after(&self, since: Duration) -> impl Iterator<Item = &T> {
         let start = self.0.partition_point(|(time, _)| *time <= since);
-        self.0.range(start..).map(|(_, what)| what)
+        self.0.range(start..).map(|(_, event)| event)
     }
 
     fn discard_until(&mut self, before: Duration) {
@@ -234,10 +234,10 @@ impl<T> SlidingWindow<T> {
 
 impl SlidingWindow<SourcedEvent> {
     /// Adds an event that counts once however often its caller repeats it: only its latest time is kept.
-    fn add_distinct(&mut self, at: Duration, what: SourcedEvent) {
-        let earlier = self.0.iter().position(|(_, known)| known.is_same(&what));
+    fn add_distinct(&mut self, at: Duration, event: SourcedEvent) {
+        let earlier = self.0.iter().position(|(_, known)| known.is_same(&event));
         let known = earlier.and_then(|position| self.0.remove(position));
-        self.add(known.map_or(at, |(time, _)| time.max(at)), what);
+        self.add(known.map_or(at, |(time, _)| time.max(at)), event);
     }
 }
 
@@ -252,8 +252,8 @@ mod tests {
     #[test]
     fn events_leave_a_window_with_time() {
         let mut counters = EventCounters::default();
-        let mut check = |what: &[(CountedEvent, u64)], metric, now, window, expect: Option<f64>| {
-            what.iter().for_each(|(what, second)| counters.record(*what, None, at(*second)));
+        let mut check = |events: &[(CountedEvent, u64)], metric, now, window, expect: Option<f64>| {
+            events.iter().for_each(|(event, second)| counters.record(*event, None, at(*second)));
             counters.discard_expired(at(now));
             assert_eq!(counters.read(metric, at(now), at(window), None), expect, "{metric:?} at {now}");
         };

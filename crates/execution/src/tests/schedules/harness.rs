@@ -126,7 +126,7 @@ impl ToolExecutor for ChangeTool {
             at,
         });
         let mut known = self.oracle.lock();
-        known.violations.extend(wrong.iter().map(|why| format!("`{name}` ran, and {why}")));
+        known.violations.extend(wrong.iter().map(|reason| format!("`{name}` ran, and {reason}")));
         Box::pin(async { Ok(ToolOutput::default()) })
     }
 }

@@ -98,15 +98,15 @@ fn daemon_row(context: &CommandContext) -> Row {
 /// Checks the installed service files. Outdated ones, or ones that start another copy of this program, would
 /// take effect at the next restart.
 fn service_row(context: &CommandContext) -> Row {
-    let (area, what) = ("daemon", "service");
+    let (area, check) = ("daemon", "service");
     if !service::is_installed(context.home()) {
-        return Row::good(area, what, "not installed");
+        return Row::good(area, check, "not installed");
     }
     match ServiceFacts::collect(context).and_then(|facts| ServiceManagerKind::CURRENT.files(&facts)) {
-        Ok(files) if files.iter().all(ServiceFile::is_current) => Row::good(area, what, "installed"),
-        Ok(_) => Row::note(area, what, "its files belong to another version, binary or home")
+        Ok(files) if files.iter().all(ServiceFile::is_current) => Row::good(area, check, "installed"),
+        Ok(_) => Row::note(area, check, "its files belong to another version, binary or home")
             .remedy("sinew service install"),
-        Err(problem) => Row::bad(area, what, problem.message),
+        Err(problem) => Row::bad(area, check, problem.message),
     }
 }
 
@@ -142,17 +142,17 @@ fn models_row(context: &CommandContext) -> Option<Row> {
 }
 
 fn policy_row(checked: &Result<CheckReport, CommandError>) -> Row {
-    let (area, what) = ("configuration", "policy and settings");
+    let (area, check) = ("configuration", "policy and settings");
     match checked {
-        Err(problem) => Row::bad(area, what, problem.message.clone()).remedy("sinew check"),
+        Err(problem) => Row::bad(area, check, problem.message.clone()).remedy("sinew check"),
         Ok(report) if !report.errors.is_empty() => {
-            Row::bad(area, what, format!("{} errors: the daemon rejects it", report.errors.len()))
+            Row::bad(area, check, format!("{} errors: the daemon rejects it", report.errors.len()))
                 .remedy("sinew check")
         }
         Ok(report) if !report.warnings.is_empty() => {
-            Row::note(area, what, format!("{} warnings", report.warnings.len())).remedy("sinew check")
+            Row::note(area, check, format!("{} warnings", report.warnings.len())).remedy("sinew check")
         }
-        Ok(_) => Row::good(area, what, "no errors, no warnings"),
+        Ok(_) => Row::good(area, check, "no errors, no warnings"),
     }
 }
 
@@ -165,15 +165,15 @@ fn projects_row(checked: &Result<CheckReport, CommandError>) -> Option<Row> {
 }
 
 fn manifests_row(context: &CommandContext, manifests: &LoadedManifests) -> Row {
-    let (area, what, folder) = ("configuration", "manifests", context.home().tools_dir());
+    let (area, check, folder) = ("configuration", "manifests", context.home().tools_dir());
     match manifests {
-        Err(problem) => Row::bad(area, what, problem.message.clone()),
-        Ok((0, _)) => Row::good(area, what, "none"),
+        Err(problem) => Row::bad(area, check, problem.message.clone()),
+        Ok((0, _)) => Row::good(area, check, "none"),
         Ok((all, usable)) if *all == usable.len() => {
-            Row::good(area, what, format!("{all}, each can be used"))
+            Row::good(area, check, format!("{all}, each can be used"))
         }
         Ok((all, usable)) => {
-            Row::bad(area, what, format!("{} of {all} cannot be used", all.saturating_sub(usable.len())))
+            Row::bad(area, check, format!("{} of {all} cannot be used", all.saturating_sub(usable.len())))
                 .remedy(format!("sinew manifest check '{}'", folder.display()))
         }
     }

@@ -51,34 +51,34 @@ pub(super) fn sandbox(context: &CommandContext) -> Result<Vec<Row>, CommandError
 
 fn tier_row(sandbox: &Sandbox) -> Row {
     let availability = sandbox.availability();
-    let (what, missing) = ("isolation of programs", availability.missing.join("; "));
+    let (check, missing) = ("isolation of programs", availability.missing.join("; "));
     match availability.tier {
-        SandboxTier::Full => Row::good(SANDBOX, what, "full"),
-        SandboxTier::Reduced => Row::note(SANDBOX, what, format!("reduced: {missing}"))
+        SandboxTier::Full => Row::good(SANDBOX, check, "full"),
+        SandboxTier::Reduced => Row::note(SANDBOX, check, format!("reduced: {missing}"))
             .remedy("enable what is missing, or set `min_isolation: reduced` in tools.yaml"),
-        SandboxTier::None => Row::bad(SANDBOX, what, format!("none: {missing}"))
+        SandboxTier::None => Row::bad(SANDBOX, check, format!("none: {missing}"))
             .remedy("fix this: until then tools that must be sandboxed are refused"),
     }
 }
 
 /// Reports what enforces the resource limits of a run: in the daemon if one runs, else in this process.
 fn limits_row(sandbox: &Sandbox, context: &CommandContext) -> Row {
-    let what = "resource limits of a run";
+    let check = "resource limits of a run";
     let daemon = match StateLock::holder(context.home()) {
         LockHolder::Process { pid } => pid,
         LockHolder::NoProcess => None,
     };
     match (sandbox.cgroup_controllers(), daemon) {
         (_, Some(daemon)) if sandbox.has_cgroups(daemon) => {
-            Row::good(SANDBOX, what, "enforced by the kernel: the daemon has control groups")
+            Row::good(SANDBOX, check, "enforced by the kernel: the daemon has control groups")
         }
         (Ok(held), _) => Row::good(
             SANDBOX,
-            what,
+            check,
             format!("enforced by the kernel: control groups for {}", held.join(", ")),
         ),
         (Err(why), _) => {
-            Row::note(SANDBOX, what, format!("enforced by a watcher, without control groups: {why}"))
+            Row::note(SANDBOX, check, format!("enforced by a watcher, without control groups: {why}"))
         }
     }
 }

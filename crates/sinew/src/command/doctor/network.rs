@@ -53,22 +53,22 @@ fn provider_row(provider: &ProviderSetting) -> Row {
 }
 
 fn collector_row(settings: &Settings) -> Row {
-    let (area, what) = ("telemetry", "collector");
+    let (area, check) = ("telemetry", "collector");
     let from_variable = std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|url| !url.is_empty());
     let Some(endpoint) = from_variable.or_else(|| settings.telemetry.otlp.endpoint.clone()) else {
-        return Row::good(area, what, "not configured: nothing is exported");
+        return Row::good(area, check, "not configured: nothing is exported");
     };
     let Some((host, port)) = host_and_port(&endpoint) else {
-        return Row::bad(area, what, "its endpoint is not an http or https URL")
+        return Row::bad(area, check, "its endpoint is not an http or https URL")
             .remedy("use an endpoint such as http://localhost:4318");
     };
     let shown = format!("{host}:{port}");
     let reached = (host.as_str(), port).to_socket_addrs().ok().into_iter().flatten();
     match reached.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok()) {
-        true => Row::good(area, what, format!("{shown} answers")),
+        true => Row::good(area, check, format!("{shown} answers")),
         false => Row::note(
             area,
-            what,
+            check,
             format!("{shown} does not answer: calls still run, but nothing is exported"),
         )
         .remedy("start it, or remove the endpoint"),

@@ -106,12 +106,12 @@ pub(super) fn uninstall(args: &HookUninstallArgs) -> Result<ExitKind, CommandErr
     write_and_report(&file, &text, "removed from")
 }
 
-fn write_and_report(file: &HostSettingsFile, text: &str, what: &str) -> Result<ExitKind, CommandError> {
+fn write_and_report(file: &HostSettingsFile, text: &str, outcome: &str) -> Result<ExitKind, CommandError> {
     if text == file.text() {
         print_result_line(format!("unchanged: {}", file.path().display()))?;
     } else {
         file.write(text)?;
-        print_result_line(format!("{what} {}", file.path().display()))?;
+        print_result_line(format!("{outcome} {}", file.path().display()))?;
     }
     Ok(ExitKind::Done)
 }

@@ -65,7 +65,7 @@ pub(super) fn run(
     );
     let mut tried: Vec<ExampleResult> = Vec::new();
     for skipped in connectors.register(manifests, &mut registry) {
-        let (tool, scenario, failure) = (skipped.name, "registered".to_owned(), Some(skipped.why));
+        let (tool, scenario, failure) = (skipped.name, "registered".to_owned(), Some(skipped.reason));
         tried.push(ExampleResult { tool, scenario, extent: TestExtent::Checked, failure });
     }
     let mut trial = ExampleRuns::default();

@@ -80,7 +80,7 @@ fn list_tools(context: &CommandContext, options: &ImportOptions<'_>) -> Result<V
     let connectors = Connectors::new(sandbox, workers, web.gateway(), &PipelineEntry::default());
     let connectors = connectors.with_pin_store(pins.clone());
     if let Some(skipped) = connectors.register(std::slice::from_ref(&manifest), &mut registry).pop() {
-        return Err(CommandError::failed(skipped.why));
+        return Err(CommandError::failed(skipped.reason));
     }
     let tool = format!("{}.{PROBE_COMMAND}", options.name);
     let access = TestAccess::Configured { network_for: options.network.then_some(tool.as_str()) };
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn import_keeps_formats_that_governance_judges_and_no_own_keyword() {
+    fn import_keeps_judged_formats_and_no_own_keyword() {
         let stated = json!({"$schema": "x", "format": "y", "properties": {
             "urls": {"type": "array", "items": {"type": "string", "format": "uri"}},
             "format": {"type": "string"},

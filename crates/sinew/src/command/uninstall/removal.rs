@@ -64,8 +64,9 @@ impl Removal {
 
     pub(super) fn perform(self, context: &CommandContext, facts: &ServiceFacts) -> Result<(), CommandError> {
         let cannot = |path: &Path, error: &io::Error| {
-            CommandError::failed(format!("`{}` cannot be removed: {error}", path.display()))
-                .with_hint("what is listed before it was removed; run the command again for the rest")
+            CommandError::failed(format!("`{}` cannot be removed: {error}", path.display())).with_hint(
+                "the items listed before it were removed; run the command again to remove the rest",
+            )
         };
         let (path, removed) = match &self.action {
             RemovalAction::Hooks(hooks) => {

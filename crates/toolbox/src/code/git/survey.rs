@@ -81,8 +81,8 @@ fn names_program(key: &str) -> bool {
 }
 
 /// Failure for a repository that must not be used.
-pub(super) fn repository_not_allowed(why: &str) -> Failure {
-    let message = format!("this repository is not allowed: {why}");
+pub(super) fn repository_not_allowed(reason: &str) -> Failure {
+    let message = format!("this repository is not allowed: {reason}");
     let hint = "use a repository whose `.git`, working tree and alternates are inside the workspaces";
     with_outcome(Failure::new(FailureKind::Unreadable, message).with_hint(hint), "repo_not_allowed")
 }

@@ -45,14 +45,14 @@ pub(in crate::system) fn shows_all_processes() -> bool {
     std::fs::read("/proc/1/stat").is_ok()
 }
 
-/// Returns the pids of the processes with this name, at most `most`.
-pub(in crate::system) fn pids_by_name(name: &str, most: usize) -> Vec<i64> {
+/// Returns the pids of the processes with this name, at most `max`.
+pub(in crate::system) fn pids_by_name(name: &str, max: usize) -> Vec<i64> {
     let is_named = |pid: &i64| {
         open_proc_dir(*pid)
             .and_then(|folder| ProcStat::load(&folder))
             .is_some_and(|stat| stat.name == truncate_to_comm(name))
     };
-    all_pids().into_iter().filter(is_named).take(most).collect()
+    all_pids().into_iter().filter(is_named).take(max).collect()
 }
 
 /// Truncates a name to the 15 bytes that the kernel keeps.

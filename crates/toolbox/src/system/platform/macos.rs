@@ -29,9 +29,9 @@ pub(in crate::system) fn shows_all_processes() -> bool {
     queries::shows_all_processes(&program_stdout)
 }
 
-/// Returns the pids of the processes with this name, at most `most`.
-pub(in crate::system) fn pids_by_name(name: &str, most: usize) -> Vec<i64> {
-    queries::pids_by_name(&program_stdout, name, most)
+/// Returns the pids of the processes with this name, at most `max`.
+pub(in crate::system) fn pids_by_name(name: &str, max: usize) -> Vec<i64> {
+    queries::pids_by_name(&program_stdout, name, max)
 }
 
 /// Returns the number of sockets listening on a port, and the pids of the processes that are known to hold them.

@@ -31,9 +31,9 @@ pub(super) fn shows_all_processes(run: RunSystemProgram<'_>) -> bool {
     run(PS, &["-o", "pid=", "-p", "1"]).is_some_and(|text| text.trim() == "1")
 }
 
-/// Returns the pids of the processes with this name, at most `most`.
-pub(super) fn pids_by_name(run: RunSystemProgram<'_>, name: &str, most: usize) -> Vec<i64> {
-    run(PS, &["-ax", "-o", "pid=,comm="]).map(|list| ps::pids_by_name(&list, name, most)).unwrap_or_default()
+/// Returns the pids of the processes with this name, at most `max`.
+pub(super) fn pids_by_name(run: RunSystemProgram<'_>, name: &str, max: usize) -> Vec<i64> {
+    run(PS, &["-ax", "-o", "pid=,comm="]).map(|list| ps::pids_by_name(&list, name, max)).unwrap_or_default()
 }
 
 /// Returns the number of sockets listening on a port, and the pids of the visible processes that hold them. `lsof`

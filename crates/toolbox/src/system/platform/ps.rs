@@ -62,14 +62,14 @@ fn parse_cpu_time(text: &str) -> Option<f64> {
 }
 
 /// Returns the pids of the processes in a `ps` list with this name.
-pub(super) fn pids_by_name(list: &str, name: &str, most: usize) -> Vec<i64> {
+pub(super) fn pids_by_name(list: &str, name: &str, max: usize) -> Vec<i64> {
     let is_named = |line: &&str| {
         let path = line.split_whitespace().skip(1).collect::<Vec<_>>().join(" ");
         path == name || path.rsplit('/').next() == Some(name)
     };
     let numbers =
         list.lines().filter(is_named).filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    numbers.take(most).collect()
+    numbers.take(max).collect()
 }
 
 /// Parses the output of `lsof -F p`: one line `pPID` per process.

@@ -80,7 +80,7 @@ pub(crate) async fn query_provider(
     let provider = &link.provider;
     let request = match build_request(provider, search, &state.user_agent) {
         Ok(request) => request,
-        Err(why) => return Ok(ProviderResult::new(ProviderOutcome::Auth, why)),
+        Err(reason) => return Ok(ProviderResult::new(ProviderOutcome::Auth, reason)),
     };
     let caps = ResponseLimits { body_bytes: max_response_bytes(permit), deadline };
     let response = match state.gateway.send(permit, &request, caps).await {
@@ -111,13 +111,13 @@ async fn parse_results(
     sandbox: &Sandbox,
     engine: SearchEngine,
     response: &HttpResponse,
-    most: usize,
+    max: usize,
     caps: ResponseLimits,
 ) -> Result<ProviderResult, Failure> {
     let read = page_reader::read_document(
         sandbox,
         response,
-        ExtractionPurpose::Results { engine, most },
+        ExtractionPurpose::Results { engine, max },
         caps.body_bytes,
         caps.deadline,
     )
@@ -134,17 +134,17 @@ async fn parse_results(
         ExtractionReply::Results(SearchOutcome::Nothing) => {
             ProviderResult { detail: None, ..ProviderResult::new(ProviderOutcome::Empty, "") }
         }
-        ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::Blocked, why)) => {
-            ProviderResult::new(ProviderOutcome::Blocked, why.clone())
+        ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::Blocked, reason)) => {
+            ProviderResult::new(ProviderOutcome::Blocked, reason.clone())
         }
         ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::ParseChanged, _))
             if response.status == 202 =>
         {
             ProviderResult::new(ProviderOutcome::Blocked, "status 202")
         }
-        ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::ParseChanged, why))
-        | ExtractionReply::Undecodable(why) => {
-            ProviderResult::new(ProviderOutcome::ParseChanged, why.clone())
+        ExtractionReply::Results(SearchOutcome::Failing(SearchFailure::ParseChanged, reason))
+        | ExtractionReply::Undecodable(reason) => {
+            ProviderResult::new(ProviderOutcome::ParseChanged, reason.clone())
         }
         ExtractionReply::Page(_) | ExtractionReply::Robots(_) => ProviderResult::new(
             ProviderOutcome::ParseChanged,
@@ -267,7 +267,7 @@ mod tests {
     fn request_for(engine: SearchEngine, url: &str) -> HttpRequest {
         let provider = ProviderOptions { url: url.to_owned(), ..ProviderOptions::default_for(engine) };
         let search = SearchRequest { query: "a b&c !w x", max_results: 7, range: Some(RecencyRange::Week) };
-        build_request(&provider, search, "agent").unwrap_or_else(|why| panic!("{why}"))
+        build_request(&provider, search, "agent").unwrap_or_else(|reason| panic!("{reason}"))
     }
 
     #[test]
@@ -286,7 +286,8 @@ mod tests {
             "agent",
         );
         assert!(
-            std::env::var_os("BRAVE_API_KEY").is_some() || missing.is_err_and(|why| why.contains("no key"))
+            std::env::var_os("BRAVE_API_KEY").is_some()
+                || missing.is_err_and(|reason| reason.contains("no key"))
         );
     }
 }
