@@ -254,7 +254,7 @@ async fn reserved_port_is_refused_to_every_source() {
     let gateway = gateway().with_reserved_ports(reserved.clone());
     let (url, permit) = (console.url("/"), permit(OPEN));
     let reservation = reserved.reserve(console.port);
-    let request = || HttpRequest::get(url.clone());
+    let request = || crate::HttpRequest::get(url.clone());
     let redirect = response("302 Found", &format!("Location: {url}\r\n"), "");
     let leads_there = Server::with_response(redirect);
     let mut whole = |_: &[u8]| false;
