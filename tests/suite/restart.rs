@@ -134,7 +134,7 @@ fn unreadable_accepted_configuration_ends_the_start() {
     for name in ["seal", "layers", "config/governance/tools.yaml", "config"] {
         let path = home.root().join("state/accepted").join(name);
         let before = std::fs::metadata(&path).expect("part of the copy").permissions();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).expect("ours");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).expect("ours");
         let Err(failed) = Daemon::try_start(home, tests::sinew()) else { panic!("it serves without {name}") };
         assert!(!failed.status.success(), "{name}");
         let reason = "the accepted configuration in";
