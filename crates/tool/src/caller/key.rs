@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Process. The start time tells it apart from a later process with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,8 +17,8 @@ pub struct ProcessIdentity {
 
 /// Identity that limits, suspensions and approvals are bound to. A caller cannot choose it: it comes from the kernel, and
 /// a worker session has that of the caller that opened it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub enum CallerKey {
     /// A process, identified by its peer credentials.
@@ -51,9 +51,9 @@ impl fmt::Display for CallerKey {
     }
 }
 
-impl From<CallerKey> for String {
-    fn from(key: CallerKey) -> Self {
-        key.to_string()
+impl Serialize for CallerKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
