@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::json;
 
 use crate::canonical;
@@ -156,8 +156,8 @@ pub struct ProcessIdentity {
 
 /// Identity that limits, suspensions and approvals are bound to. A caller cannot choose it: it comes from the kernel, and
 /// a worker session has that of the caller that opened it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub enum CallerKey {
     /// A process, identified by its peer credentials.
@@ -190,9 +190,9 @@ impl fmt::Display for CallerKey {
     }
 }
 
-impl From<CallerKey> for String {
-    fn from(key: CallerKey) -> Self {
-        key.to_string()
+impl Serialize for CallerKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

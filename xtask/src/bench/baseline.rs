@@ -119,6 +119,15 @@ mod tests {
     }
 
     #[test]
+    fn the_committed_baseline_guards_each_kind_of_count() {
+        let text = include_str!("../../../docs/benchmarks/baseline.json");
+        let committed = Baseline::parse(text).expect("`--check` needs it");
+        for kind in ["instructions, ", "allocations, ", "system calls, "] {
+            assert!(committed.counts.keys().any(|name| name.starts_with(kind)), "no {kind}");
+        }
+    }
+
+    #[test]
     fn an_amount_within_its_bound_is_no_regression() {
         let of = |percent: f64| {
             let mut results = Results::default();

@@ -10,14 +10,16 @@ use std::collections::HashMap;
 
 use globset::{Glob, GlobBuilder};
 use regex::bytes::{RegexSet, RegexSetBuilder};
+use smallvec::SmallVec;
 
 use super::simple_component::SimpleComponent;
 use crate::pattern::{PatternError, has_wildcard};
 
 /// Number of regular expressions that are compiled into one set.
 const REGEXES_PER_SET: usize = 64;
-/// Initial capacity for the active nodes of a lookup, enough for most names.
-const TYPICAL_ACTIVE_NODES: usize = 16;
+/// Active nodes of a lookup. Most names have few, and then a lookup allocates nothing: a judgement looks names up in many
+/// tries.
+type ActiveNodes = SmallVec<[usize; 16]>;
 /// Maximum number of components with wildcards per node, because each of them adds to the cost of every
 /// lookup.
 const MAX_WILDCARD_CHILDREN: usize = 10_000;
@@ -37,7 +39,7 @@ pub(crate) struct PatternTrie {
 /// continuations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TriePosition {
-    active: Vec<usize>,
+    active: ActiveNodes,
     /// True if a pattern matches the name and everything below it.
     covers_all_below: bool,
 }
@@ -192,7 +194,7 @@ impl TrieNodeBuilder {
 
 impl TrieNode {
     /// Adds the children that a component leads to without a regular expression.
-    fn push_children(&self, (at, part): (usize, &[u8]), next: &mut Vec<usize>) {
+    fn push_children(&self, (at, part): (usize, &[u8]), next: &mut ActiveNodes) {
         let mut leads = |behind: Option<usize>| {
             if let Some(behind) = behind {
                 next.push(behind);
@@ -222,11 +224,7 @@ impl PatternTrie {
     /// Returns the smallest number among the patterns that match a name.
     pub(crate) fn first_match(&self, name: &[u8]) -> Option<usize> {
         let mut found: Option<usize> = None;
-        // Two lists that are swapped, so that a lookup allocates only twice: a judgement looks names up in
-        // many tries.
-        let (mut active, mut next) =
-            (Vec::with_capacity(TYPICAL_ACTIVE_NODES), Vec::with_capacity(TYPICAL_ACTIVE_NODES));
-        active.push(0);
+        let (mut active, mut next) = (ActiveNodes::from_elem(0, 1), ActiveNodes::new());
         self.add_any_depth(&mut active);
         for part in name.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
             found = lower(found, self.enter_component(part, &active, &mut next));
@@ -241,7 +239,7 @@ impl PatternTrie {
 
     /// Adds the nodes that a component leads to, and returns the smallest number among the patterns that match
     /// everything below the active nodes.
-    fn enter_component(&self, part: &[u8], active: &[usize], next: &mut Vec<usize>) -> Option<usize> {
+    fn enter_component(&self, part: &[u8], active: &[usize], next: &mut ActiveNodes) -> Option<usize> {
         let mut found = None;
         for (at, node) in self.nodes_at(active) {
             found = lower(found, node.pattern_below);
@@ -251,7 +249,9 @@ impl PatternTrie {
             }
             let characters = replace_invalid_utf8(part);
             for (set, behind) in &node.regex_sets {
-                next.extend(set.matches(&characters).into_iter().filter_map(|which| behind.get(which)));
+                next.extend(
+                    set.matches(&characters).into_iter().filter_map(|which| behind.get(which).copied()),
+                );
             }
         }
         self.add_any_depth(next);
@@ -265,17 +265,17 @@ impl PatternTrie {
 
     /// Returns the position of the name `/`.
     pub(crate) fn start(&self) -> TriePosition {
-        let mut active = if self.nodes.is_empty() { Vec::new() } else { vec![0] };
+        let mut active = ActiveNodes::from_elem(0, usize::from(!self.nodes.is_empty()));
         self.add_any_depth(&mut active);
         TriePosition { active, covers_all_below: false }
     }
 
     /// Returns the position of a name with one more component.
     pub(crate) fn enter(&self, from: &TriePosition, part: &str) -> TriePosition {
-        let mut active = Vec::new();
+        let mut active = ActiveNodes::new();
         let below = self.enter_component(part.as_bytes(), &from.active, &mut active);
         if from.covers_all_below || below.is_some() {
-            return TriePosition { active: Vec::new(), covers_all_below: true };
+            return TriePosition { active: ActiveNodes::new(), covers_all_below: true };
         }
         TriePosition { active, covers_all_below: false }
     }
@@ -291,7 +291,7 @@ impl PatternTrie {
 
     /// Adds the children for `**` of the active nodes, because `**` may match no component. Removes
     /// duplicates.
-    fn add_any_depth(&self, active: &mut Vec<usize>) {
+    fn add_any_depth(&self, active: &mut ActiveNodes) {
         let mut next_index = 0;
         while let Some(at) = active.get(next_index).copied() {
             if let Some(deeper) = self.nodes.get(at).and_then(|node| node.any_depth) {
