@@ -11,7 +11,7 @@ use nix::pty::{Winsize, openpty};
 use crate::{Home, sinew};
 
 /// Timeout for a loaded machine; only a failing test reaches it.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Size and environment of a terminal.
 pub struct TerminalForm<'a> {

@@ -32,6 +32,8 @@ use release::{Release, ReleasedArchive};
 use targets::Target;
 
 const FOLDER: &str = "target/dist";
+/// Maximum size of the program: what a person waits for at an installation, and a limit that growth has to argue with.
+const MAX_PROGRAM_BYTES: u64 = 35_000_000;
 
 /// Options of the release.
 #[derive(Debug, PartialEq, Eq, Args)]
@@ -84,6 +86,7 @@ fn build_all(root: &Root, options: &DistOptions, folder: &Path, version: &str) -
             false if target.is_linux() => build_with_zig(root, target)?,
             false => build_for_macos(root, target)?,
         };
+        check_size(target.name, &shipped)?;
         let name = format!("sinew-{version}-{}", target.name);
         let bill = sbom::generate(root, target.name, version)?;
         let entries = contents::gather(root.path(), &program, &shipped, &bill)?;
@@ -96,6 +99,18 @@ fn build_all(root: &Root, options: &DistOptions, folder: &Path, version: &str) -
             let package = debian::package(version, architecture, &libc, &entries)?;
             write(folder, &format!("sinew_{version}_{architecture}.deb"), &package)?;
         }
+    }
+    Ok(())
+}
+
+/// Fails if a program is larger than a release permits.
+fn check_size(target: &str, program: &Path) -> Result<()> {
+    let bytes = std::fs::metadata(program).context("cannot read the program")?.len();
+    if bytes > MAX_PROGRAM_BYTES {
+        bail!(
+            "the program for {target} has {bytes} bytes, and at most {MAX_PROGRAM_BYTES} are permitted: find out what grew, \
+             for example with cargo-bloat"
+        );
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 """openai-agents: its MCP server object. It reports no progress."""
 
-from agents.mcp import MCPServerStdio
+from agents.mcp import MCPServerStdio, MCPUtil
 
 from python_driver import bridge, result, run, serve
 
@@ -10,7 +10,12 @@ class Client:
         self.server = server
 
     async def list(self):
-        return [tool.name for tool in await self.server.list_tools()]
+        tools = await self.server.list_tools()
+        # The converter leaves a schema that OpenAI's strict mode does not accept as it is, without an error.
+        lax = [tool.name for tool in tools if not MCPUtil.to_function_tool(tool, self.server, True).strict_json_schema]
+        if lax:
+            raise ValueError(f"not accepted in strict mode: {lax}")
+        return [tool.name for tool in tools]
 
     async def call(self, name, arguments, on_progress):
         reply = await self.server.call_tool(name, arguments)

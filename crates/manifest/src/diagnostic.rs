@@ -117,8 +117,10 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Creates the diagnostic of a file that cannot be read.
     pub(crate) fn unreadable(error: DocumentError) -> Self {
-        let suggestion =
-            error.suggestion.clone().unwrap_or_else(|| "correct the file at this position".to_owned());
+        let suggestion = error.suggestion.clone().unwrap_or_else(|| match error.line {
+            0 => "give the path of a manifest that you can read; `sinew manifest new` writes one".to_owned(),
+            _ => "correct the file at this position".to_owned(),
+        });
         Diagnostic {
             code: DiagnosticCode::InvalidYaml,
             field: String::new(),

@@ -255,7 +255,8 @@ pub(crate) struct CallArgs {
 #[derive(Args)]
 #[command(override_usage = "sinew explain [OPTIONS] <TOOL> [KEY=VALUE]... [--json [ARGS]]")]
 pub(crate) struct ExplainArgs {
-    /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text.
+    /// Tool and its arguments: `key=value`, or `key:=JSON` for a value that is not text. Or the id of a recorded
+    /// call, or its first 8 or more digits: shows how that call was decided.
     #[arg(value_name = "TOOL KEY=VALUE", required_unless_present = "json", num_args = 1.., add = tool_name_completer(ToolNameCompleter::NameThenArguments))]
     pub(crate) words: Vec<String>,
     /// Print JSON. With an object as value, take the arguments from it (`-` reads them from standard input).

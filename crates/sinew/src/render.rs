@@ -4,7 +4,8 @@
 mod tool_output;
 
 use serde_json::Value;
-use tool::{Mode, Refusal, RefusalCode, RiskLevel, RuleRef, ToolDefinition, ToolResult};
+use tool::refusal::ArgumentProblem;
+use tool::{Arguments, Mode, Refusal, RefusalCode, RiskLevel, RuleRef, ToolDefinition, ToolResult};
 
 use crate::cli::JsonArgs;
 use crate::exit::{CommandError, ExitKind};
@@ -46,7 +47,7 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
             print_message(format!("changed {}", escape_invisible_line(file)));
         }
     } else if let Some(refusal) = &result.metadata.refusal {
-        self::print_refusal(refusal);
+        print_refusal(&result.tool_name, refusal);
     } else {
         print_failure(result);
     }
@@ -81,14 +82,14 @@ fn print_pending(refusal: &Refusal) {
     ));
 }
 
-fn print_refusal(refusal: &Refusal) {
+fn print_refusal(tool: &str, refusal: &Refusal) {
     if refusal.code == RefusalCode::ApprovalPending {
         return print_pending(refusal);
     }
     // Drops the variation selector, which only requests colour and would be printed as an escape.
     let reason = refusal.reason.replace("⚠\u{fe0f}", "⚠");
     print_message(format!("{} {}", paint(ERROR_STYLE, "refused:"), escape_invisible(&reason)));
-    for problem in &refusal.problems {
+    for problem in refusal.problems.iter().filter(|problem| !is_in_reason(&reason, problem)) {
         print_message(format!(
             "  {} {}",
             paint(HEADING_STYLE, escape_invisible_line(&problem.pointer)),
@@ -99,15 +100,41 @@ fn print_refusal(refusal: &Refusal) {
         print_message(format!("  rule: {}", self::format_rule(rule)));
     }
     if let Some(repair) = &refusal.repair {
-        let arguments = serde_json::Value::Object(repair.arguments.clone()).to_string();
-        print_message(format!(
-            "  repair: {} ({})",
-            escape_invisible(&arguments),
-            escape_invisible(&repair.note)
-        ));
+        print_message(format!("  repair: {}", escape_invisible_line(&repair.note)));
+        let command = call_command(tool, &repair.arguments);
+        print_message(format!("{} {}", paint(SUCCESS_STYLE, "try:"), escape_invisible(&command)));
     }
-    if let Some(hint) = &refusal.hint {
+    // The hint of a malformed call with a repair is for programs: it says which member of the refusal to send.
+    let is_repaired = refusal.code == RefusalCode::InvalidArguments && refusal.repair.is_some();
+    if let Some(hint) = refusal.hint.as_ref().filter(|_| !is_repaired) {
         print_message(format!("{} {}", paint(SUCCESS_STYLE, "hint:"), escape_invisible(hint)));
+    }
+}
+
+/// Returns true for a problem that the reason of a refusal already states.
+fn is_in_reason(reason: &str, problem: &ArgumentProblem) -> bool {
+    let name = problem.pointer.trim_start_matches('/');
+    let is_missing = problem.message.ends_with("is required");
+    let missing = reason.split_once("Missing required fields: ").and_then(|(_, rest)| rest.split_once(". "));
+    let is_listed = missing.is_some_and(|(names, _)| names.split(", ").any(|listed| listed == name));
+    (is_missing && is_listed) || reason.contains(problem.message.trim_end_matches('?'))
+}
+
+/// Returns the command line that makes a call, for a POSIX shell.
+fn call_command(tool: &str, arguments: &Arguments) -> String {
+    let words = arguments.iter().map(|(name, value)| match value {
+        Value::String(text) => shell_word(&format!("{name}={text}")),
+        value => shell_word(&format!("{name}:={value}")),
+    });
+    words.fold(format!("sinew call {}", shell_word(tool)), |line, word| format!("{line} {word}"))
+}
+
+/// Quotes a word for a POSIX shell if it needs quotes.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    match word.chars().all(is_plain) && !word.is_empty() {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -296,6 +323,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn repair_is_shown_as_a_command() {
+        let check = |arguments: Value, expect: &str| {
+            let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+            assert_eq!(call_command("read_file", &arguments), format!("sinew call read_file {expect}"));
+        };
+        check(json!({"path": "a.txt", "head": 3}), "path=a.txt head:=3");
+        check(json!({"path": "it's $HOME"}), r"'path=it'\''s $HOME'");
+        check(json!({"command": ["ls", "-l"]}), r#"'command:=["ls","-l"]'"#);
+    }
 
     #[test]
     fn json_output_is_printable_and_equal() {

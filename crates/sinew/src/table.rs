@@ -2,12 +2,14 @@
 //! still does not fit becomes one block per row. No id, word or escape sequence is ever broken.
 
 use crate::terminal::{DIM_STYLE, HEADING_STYLE, paint};
-use crate::text_layout::{display_width, keep_end, keep_words, wrap};
+use crate::text_layout::{display_width, keep_end, keep_start, keep_words, wrap};
 
 /// Spaces between two columns.
 const GAP: usize = 2;
 /// Width below which a column does not shrink.
 const MIN_COLUMN_WIDTH: usize = 14;
+/// Width below which a name is not shortened: most names of tools and outcomes have fewer characters.
+const MIN_NAME_WIDTH: usize = 16;
 /// Width below which a description says nothing.
 const MIN_LINE_WIDTH: usize = 24;
 
@@ -22,6 +24,8 @@ enum Fit {
     Words,
     /// Its cells lose their beginning.
     End,
+    /// Its cells lose their end.
+    Start,
     /// Its cells lose words at their end.
     Line,
 }
@@ -47,6 +51,11 @@ impl Column {
     /// Column of paths, whose end is more informative than their beginning.
     pub(crate) fn path(heading: &'static str) -> Column {
         Column { heading, fit: Fit::End }
+    }
+
+    /// Column of names, whose beginning is more informative than their end.
+    pub(crate) fn name(heading: &'static str) -> Column {
+        Column { heading, fit: Fit::Start }
     }
 
     /// Column of descriptions, of which each row shows one line.
@@ -107,6 +116,7 @@ impl Table {
                     Fit::Whole | Fit::Optional(_) => text.split('\n').map(str::to_owned).collect(),
                     Fit::Words => wrap(text, *width, 0),
                     Fit::End => text.split('\n').map(|line| keep_end(line, *width)).collect(),
+                    Fit::Start => text.split('\n').map(|line| keep_start(line, *width)).collect(),
                     Fit::Line => vec![keep_words(text, *width)],
                 };
                 (cell_lines, *width)
@@ -175,6 +185,7 @@ impl Layout {
                 }
                 Fit::Line => MIN_LINE_WIDTH.min(natural),
                 Fit::End => MIN_COLUMN_WIDTH.max(display_width(column.heading)).min(natural),
+                Fit::Start => MIN_NAME_WIDTH.max(display_width(column.heading)).min(natural),
             });
             columns.push((at, column.fit, natural));
         }

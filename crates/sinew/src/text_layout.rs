@@ -133,6 +133,28 @@ pub(crate) fn keep_end(text: &str, width: usize) -> String {
     kept.iter().rev().collect()
 }
 
+/// Shortens a name at its end. A style that the text has ends with it.
+pub(crate) fn keep_start(text: &str, width: usize) -> String {
+    if display_width(text) <= width {
+        return text.to_owned();
+    }
+    let (mut kept, mut used, mut in_escape) = (String::new(), 1, false);
+    for c in text.chars() {
+        let is_escape = in_escape || c == ESCAPE;
+        in_escape = is_escape && !c.is_ascii_alphabetic();
+        used += if is_escape { 0 } else { c.width().unwrap_or(0) };
+        if used > width {
+            break;
+        }
+        kept.push(c);
+    }
+    kept.push('…');
+    if kept.contains(ESCAPE) {
+        kept.push_str(RESET);
+    }
+    kept
+}
+
 /// Shortens a text at its end, between words.
 pub(crate) fn keep_words(text: &str, width: usize) -> String {
     if display_width(text) <= width && !text.contains('\n') {
@@ -177,5 +199,8 @@ mod tests {
         assert_eq!(keep_end("/a/long/name.txt", 9), "…name.txt");
         assert_eq!(keep_end("name.txt", 8), "name.txt");
         assert_eq!(keep_words("one two three", 10), "one two …");
+        assert_eq!(keep_start("system_metrics", 9), "system_m…");
+        assert_eq!(keep_start("\u{1b}[31msystem\u{1b}[0m", 4), "\u{1b}[31msys…\u{1b}[0m");
+        assert_eq!(keep_start("\u{1b}[31msystem\u{1b}[0m", 6), "\u{1b}[31msystem\u{1b}[0m");
     }
 }

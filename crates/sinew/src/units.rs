@@ -9,6 +9,17 @@ pub(crate) fn local_time(time: Timestamp) -> String {
     zoned.strftime(if zoned.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" }).to_string()
 }
 
+/// Formats a time for a row of a list: the time of a day that is today, else its date without seconds.
+pub(crate) fn short_local_time(time: Timestamp) -> String {
+    let (zoned, now) = (time.to_zoned(TimeZone::system()), Timestamp::now().to_zoned(TimeZone::system()));
+    let form = match (zoned.date() == now.date(), zoned.year() == now.year()) {
+        (true, _) => "%H:%M:%S",
+        (false, true) => "%b %e %H:%M",
+        (false, false) => "%Y-%m-%d",
+    };
+    zoned.strftime(form).to_string()
+}
+
 /// Formats a time of a reply, which is in RFC 3339.
 pub(crate) fn local_time_text(text: &str) -> String {
     text.parse().map_or_else(|_| tool::text::escape_invisible_line(text), local_time)
@@ -88,6 +99,8 @@ mod tests {
     fn time_of_another_day_has_its_date() {
         assert_eq!(local_time(Timestamp::now()).len(), 8);
         assert!(local_time(Timestamp::UNIX_EPOCH).len() > 8);
+        assert_eq!(short_local_time(Timestamp::now()).len(), 8);
+        assert!(short_local_time(Timestamp::UNIX_EPOCH).starts_with("19"));
         assert_eq!(local_time_text("not a time\u{7}"), "not a time\\u{7}");
     }
 }

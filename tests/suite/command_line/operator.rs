@@ -224,3 +224,68 @@ fn times_are_local() {
         assert_ne!(here, there, "{words:?}: {here}");
     }
 }
+
+#[test]
+fn session_and_grant_end_by_the_first_digits_of_their_id() {
+    let daemon = Daemon::start();
+    let home = daemon.home();
+    home.run(&["sessions", "open", "--name", "reviewer", "--allow", "read_file"]).must_exit(0);
+    let listed = home.run(&["sessions", "list", "--json"]).must_exit(0).json();
+    let id = listed["sessions"][0]["session_id"].as_str().unwrap().to_owned();
+    let closed = home.run(&["sessions", "close", &id[..8]]).must_exit(0).stdout();
+    assert_eq!(closed, format!("{id} is closed\n"));
+    home.run(&["mode", "set", "ALERT"]).must_exit(0);
+    home.run(&["call", "write_file", "path=a.txt", "content=x", "--async"]).must_exit(4);
+    let listed = home.run(&["approvals", "list", "--json"]).must_exit(0).json();
+    let approval = listed["approvals"][0]["id"].as_str().unwrap();
+    home.run(&["approve", approval, "--for", "10m", "--yes"]).must_exit(0);
+    let grants = || home.run(&["approvals", "grants"]).must_exit(0).stdout();
+    let id = grants().split_whitespace().next().unwrap_or_default().to_owned();
+    home.run(&["approvals", "revoke", &id[..6]]).must_exit(0);
+    assert!(!grants().contains(&id), "{}", grants());
+}
+
+#[test]
+fn refused_call_shows_a_command_that_works() {
+    let home = Home::initialised();
+    home.file("it's a note.txt", "x\n");
+    let refused = home.run(&["call", "read_file", "pth=it's a note.txt"]).must_exit(3);
+    let text = refused.stderr();
+    let command = text.lines().find_map(|line| line.strip_prefix("try: ")).expect("a command");
+    assert_eq!(command, r"sinew call read_file 'path=it'\''s a note.txt'");
+    assert_eq!(text.matches("is not an argument of read_file").count(), 1, "each problem once: {text}");
+    assert!(!text.contains("`repair`") && !text.contains("/path "), "words for programs: {text}");
+    let mut shell = std::process::Command::new("sh");
+    let program = tests::sinew().get_program().to_owned();
+    shell.args(["-c", &command.replacen("sinew", r#""$SINEW""#, 1)]).env("SINEW", program);
+    shell.env("SINEW_HOME", home.root()).env("HOME", home.user_home()).current_dir(home.workspace());
+    let output = shell.output().expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "x\n", "{output:?}");
+}
+
+#[test]
+fn commands_without_a_result_say_so() {
+    let home = Home::initialised();
+    let logs = home.run(&["logs"]).must_exit(0);
+    assert!(
+        logs.stdout().is_empty() && logs.stderr().starts_with("no line matches; the log is in /"),
+        "{logs}"
+    );
+    let missing = home.run(&["manifest", "check", "nowhere.yaml"]).must_exit(7);
+    let text = missing.stdout() + &missing.stderr();
+    assert!(text.contains("does not exist") && text.contains("sinew manifest new"), "{missing}");
+    assert!(!text.contains("at this position"), "there is none: {missing}");
+}
+
+#[test]
+fn preview_of_an_undo_claims_nothing() {
+    let home = Home::initialised();
+    home.run(&["call", "write_file", "path=a.txt", "content=one"]).must_exit(0);
+    let preview = home.run(&["undo", "--last", "--dry-run"]).must_exit(0);
+    assert!(preview.stdout().starts_with("would remove "), "{preview}");
+    assert!(home.workspace().join("a.txt").exists());
+    let id = home.run(&["ledger", "tail", "--json"]).stdout();
+    let id = id.rsplit("\"call_id\":\"").next().unwrap_or_default()[..13].to_owned();
+    let plan = home.run(&["undo", "--since", "1h", "--dry-run"]).must_exit(0).stdout();
+    assert!(plan.contains(&id) && plan.lines().count() == 2, "one line a call: {plan}");
+}

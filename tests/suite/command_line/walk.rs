@@ -1,69 +1,23 @@
 //! A walk through every command on terminals of 50, 80 and 120 columns. No line exceeds the terminal, so nothing wraps inside
 //! an id, a word or an escape sequence. `SINEW_SCREENS=save cargo xtask test walk::` renews the saved screens.
 
+mod commands;
+
 use std::path::Path;
 
 use serde_json::json;
 use tests::{Daemon, Home, Terminal, TerminalForm};
 
+use self::commands::{LEFT_OUT, MEASURED, MEASURED_WITHOUT_DAEMON, SAVED, SAVED_WITHOUT_DAEMON, Words};
+
 const WIDTHS: [u16; 3] = [50, 80, 120];
 /// More rows than any command prints, so that no pager is started.
 const ROWS: u16 = 2000;
-/// Commands whose screens are the same on every machine, apart from ids, times and numbers.
-const SAVED: &[&[&str]] = &[
-    &["help"],
-    &["help", "undo"],
-    &["tools", "list"],
-    &["tools", "show", "delete_file"],
-    &["status"],
-    &["ps"],
-    &["ledger", "tail"],
-    &["ledger", "query", "--outcome", "refused", "--raw"],
-    &["ledger", "query", "--tool", "nothing"],
-    &["ledger", "verify"],
-    &["approvals", "list"],
-    &["approvals", "grants"],
-    &["sessions", "list"],
-    &["callers", "list"],
-    &["mode", "get"],
-    &["mode", "history"],
-    &["policy", "reach"],
-    &["explain", "write_file", "path=/etc/hosts", "content=x"],
-    &["explain", "write_file", "path=new.txt", "content=x"],
-    &["call", "read_file", "pth=x"],
-    &["call", "list_directory", "path=."],
-    &["call", "search_files", "query=needle"],
-    &["call", "write_file", "path=plan.md", "content=x", "--async"],
-    &["undo", "--since", "1h", "--dry-run"],
-    &["undo", "0000"],
-    &["workspace", "list"],
-    &["check"],
-    &["config", "path"],
-    &["approve", "nothing"],
-    &["reload"],
-    &["version"],
-];
-/// Commands that are only measured, because machines differ in what they print.
-const MEASURED: &[&[&str]] = &[
-    &["doctor"],
-    &["doctor", "--verbose"],
-    &["tools", "show", "run_command"],
-    &["policy", "reach", "--verbose"],
-    &["config", "show"],
-    &["config", "show", "--origin"],
-    &["trace", "--last"],
-    &["logs", "-n", "5"],
-    &["call", "system_metrics_snapshot"],
-    &["call", "check_process_health", "pid=1"],
-    &["call", "--async", "run_command", r#"command=["true"]"#],
-    &["call", "--help"],
-    &["call"],
-    &["call", "--deadline-ms", "0", "read_file"],
-    &["service", "status"],
-    &["help", "files"],
-    &["help", "environment"],
-    &["help", "exit-codes"],
-];
+/// Test cases of a policy, one of which fails.
+const CASES: &str = "cases:
+- {tool: read_file, arguments: {path: notes.md}, expect: allow}
+- {tool: write_file, arguments: {path: /etc/hosts, content: x}, expect: allow}
+";
 
 /// Starts a daemon with calls of every outcome, an approval that waits, a named client and a worker session.
 fn lived_in_daemon() -> Daemon {
@@ -80,6 +34,9 @@ fn lived_in_daemon() -> Daemon {
     run(&["mode", "set", "ALERT", "--reason", "the walk needs calls that wait for approval"]);
     run(&["call", "write_file", "path=plan.md", "content=x", "--async"]);
     run(&["sessions", "open", "--name", "reviewer", "--allow", "read_file"]);
+    daemon.home().file("cases.yaml", CASES);
+    std::fs::create_dir(daemon.home().workspace().join("other-policy")).expect("a folder");
+    daemon.home().file("other-policy/tools.yaml", "tools: {write_file: {requires_approval: true}}\n");
     daemon
 }
 
@@ -96,24 +53,94 @@ fn no_line_exceeds_the_terminal() {
     let refused = records.iter().find(|record| record["code"] == "path_forbidden").expect("a refused call");
     let id = refused["call_id"].as_str().unwrap().to_owned();
     let of_id: Vec<Vec<&str>> = vec![vec!["ledger", "show", &id], vec!["trace", &id]];
-    let fixed = SAVED.iter().chain(MEASURED).map(|words| words.to_vec());
-    let commands: Vec<Vec<&str>> = fixed.chain(of_id).collect();
     let mut wide = Vec::new();
     for width in WIDTHS {
         let mut saved = String::new();
-        for words in &commands {
-            let form = TerminalForm { columns: width, rows: ROWS, variables: &[] };
-            let (_, screen) = Terminal::run_in(&form, daemon.home(), words).wait_for_exit();
-            let lines = shown_lines(&screen);
-            let is_wide = |line: &&String| line.chars().count() > usize::from(width) && !is_one_word(line);
-            wide.extend(lines.iter().filter(is_wide).map(|line| format!("{width} {words:?}: {line}")));
-            if SAVED.contains(&words.as_slice()) {
-                saved.push_str(&format!("$ sinew {}\n{}\n\n", words.join(" "), steady(&lines, &daemon)));
-            }
+        for words in SAVED {
+            let lines = walk_through(daemon.home(), width, words, &mut wide);
+            saved.push_str(&screen_text(words, &lines, daemon.home()));
         }
-        compare_with_saved(width, &saved);
+        compare_with_saved(&width.to_string(), &saved);
+    }
+    // Some of these change what the saved screens show.
+    let measured = MEASURED.iter().map(|words| words.to_vec());
+    for words in of_id.into_iter().chain(measured) {
+        for width in WIDTHS {
+            walk_through(daemon.home(), width, &words, &mut wide);
+        }
     }
     assert!(wide.is_empty(), "{wide:#?}");
+}
+
+#[test]
+fn no_line_exceeds_the_terminal_without_a_daemon() {
+    let mut wide = Vec::new();
+    for width in WIDTHS {
+        let home = Home::initialised().without_automatic_modes();
+        home.file("notes.md", "a needle in a haystack\n");
+        let mut saved = String::new();
+        for words in SAVED_WITHOUT_DAEMON {
+            let lines = walk_through(&home, width, words, &mut wide);
+            saved.push_str(&screen_text(words, &lines, &home));
+        }
+        for words in MEASURED_WITHOUT_DAEMON {
+            walk_through(&home, width, words, &mut wide);
+        }
+        compare_with_saved(&format!("{width}-without-daemon"), &saved);
+    }
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+#[test]
+fn help_of_every_command_fits_and_every_command_is_walked() {
+    let home = Home::initialised();
+    let pages = home.workspace().join("man1");
+    home.run(&["manual", &pages.display().to_string()]).must_exit(0);
+    let walked = [SAVED, MEASURED, SAVED_WITHOUT_DAEMON, MEASURED_WITHOUT_DAEMON].concat();
+    let mut wide = Vec::new();
+    let names = std::fs::read_dir(&pages).expect("pages").map(|page| page.expect("a page").file_name());
+    for name in names {
+        let name = name.to_string_lossy().into_owned();
+        let Some(command) = name.strip_suffix(".1").and_then(|name| name.strip_prefix("sinew-")) else {
+            continue;
+        };
+        let words = command_words(command, &walked);
+        let Some(words) = words else { panic!("`sinew {command}` is neither walked through nor left out") };
+        for width in WIDTHS {
+            let mut help = words.clone();
+            help.push("--help");
+            walk_through(&home, width, &help, &mut wide);
+        }
+    }
+    assert!(wide.is_empty(), "{wide:#?}");
+}
+
+/// Returns the words of the command with this manual page, whose name joins them with `-`, if it is walked through, left out,
+/// or the parent of such a command.
+fn command_words(page: &str, walked: &[Words]) -> Option<Vec<&'static str>> {
+    let all = walked.iter().copied().chain(LEFT_OUT.iter().map(|(words, reason)| {
+        assert!(!reason.is_empty());
+        *words
+    }));
+    all.filter_map(|words| {
+        (1..=words.len()).map(|length| &words[..length]).find(|head| head.join("-") == page)
+    })
+    .map(<[&str]>::to_vec)
+    .next()
+}
+
+/// Runs a command on a terminal, adds the lines that exceed it to `wide`, and returns all lines.
+fn walk_through(home: &Home, width: u16, words: &[&str], wide: &mut Vec<String>) -> Vec<String> {
+    let form = TerminalForm { columns: width, rows: ROWS, variables: &[] };
+    let (_, screen) = Terminal::run_in(&form, home, words).wait_for_exit();
+    let lines = shown_lines(&screen);
+    let is_wide = |line: &&String| line.chars().count() > usize::from(width) && !is_one_word(line);
+    wide.extend(lines.iter().filter(is_wide).map(|line| format!("{width} {words:?}: {line}")));
+    lines
+}
+
+fn screen_text(words: &[&str], lines: &[String], home: &Home) -> String {
+    format!("$ sinew {}\n{}\n\n", words.join(" "), steady(lines, home))
 }
 
 /// Returns the lines without escape sequences, each of which must be complete.
@@ -141,9 +168,9 @@ fn is_one_word(line: &str) -> bool {
 }
 
 /// Replaces what differs between two runs: names of folders, ids, digests, times and numbers.
-fn steady(lines: &[String], daemon: &Daemon) -> String {
-    let folder = daemon.home().user_home().file_name().unwrap().to_string_lossy().into_owned();
-    let workspace = format!("/{}", daemon.home().workspace().file_name().unwrap().to_string_lossy());
+fn steady(lines: &[String], home: &Home) -> String {
+    let folder = home.user_home().file_name().unwrap().to_string_lossy().into_owned();
+    let workspace = format!("/{}", home.workspace().file_name().unwrap().to_string_lossy());
     let line = |line: &String| {
         // The names have the same lengths, so that they wrap alike.
         let line = line.replace(&folder, "sinew-test-000000").replace(&workspace, "/proj");
@@ -184,8 +211,8 @@ fn steady(lines: &[String], daemon: &Daemon) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn compare_with_saved(width: u16, screens: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suite/command_line/screens/{width}.txt"));
+fn compare_with_saved(name: &str, screens: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suite/command_line/screens/{name}.txt"));
     if std::env::var_os("SINEW_SCREENS").is_some_and(|wish| wish == "save") {
         std::fs::write(&path, screens).expect("save the screens");
         return;
@@ -196,7 +223,7 @@ fn compare_with_saved(width: u16, screens: &str) {
     }
     let saved = std::fs::read_to_string(&path).expect("there are saved screens");
     for (saved, now) in saved.split("\n\n$ ").zip(screens.split("\n\n$ ")) {
-        assert_eq!(saved, now, "at {width} columns; `SINEW_SCREENS=save` renews the saved screens");
+        assert_eq!(saved, now, "on {name} columns; `SINEW_SCREENS=save` renews the saved screens");
     }
     assert_eq!(saved.len(), screens.len());
 }

@@ -76,6 +76,7 @@ fn unique_prefix_of_an_id_is_enough() {
         home.run(&["trace", &id[..23]]).must_exit(0).stdout(),
         home.run(&["trace", "--last"]).must_exit(0).stdout()
     );
+    assert_eq!(home.run(&["explain", &id[..18]]).must_exit(0).stdout(), shown(&id), "how it was decided");
     let several = home.run(&["ledger", "show", &id[..4]]).must_exit(2);
     assert!(several.stderr().contains(&id) && several.stderr().contains("give more digits"), "{several}");
     let none = home.run(&["ledger", "show", "ffffffff"]).must_exit(1);

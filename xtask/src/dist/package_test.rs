@@ -58,13 +58,14 @@ pub(crate) fn command(root: &Root, options: &PackageTestOptions) -> Result<()> {
     let host = project::host_target(root)?;
     let architecture = debian::architecture(&host).context("Debian packages are for Linux only")?;
     let program = match &options.program {
-        Some(program) => program.clone(),
+        // It runs in other folders too.
+        Some(program) => std::path::absolute(program)?,
         None => build(root, &host, Vec::new())?,
     };
     let folder = root.path().join(FOLDER).join("package-test");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make `{}`", folder.display()))?;
     let newer = match &options.newer {
-        Some(newer) => newer.clone(),
+        Some(newer) => std::path::absolute(newer)?,
         None => with_another_byte(&program, &folder.join("newer-sinew"))?,
     };
     let version = contents::version(&program)?;

@@ -365,3 +365,15 @@ fn a_modified_archive_is_not_installed() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("bin/sinew"), "{output:?}");
     assert!(!prefix.join("bin/sinew").exists());
 }
+
+#[test]
+fn program_has_a_maximum_size() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let check = |bytes: u64| {
+        file.as_file().set_len(bytes).unwrap();
+        super::check_size("x86_64-unknown-linux-gnu", file.path())
+    };
+    assert!(check(35_000_000).is_ok());
+    let error = check(35_000_001).unwrap_err().to_string();
+    assert!(error.contains("35000001 bytes"), "{error}");
+}

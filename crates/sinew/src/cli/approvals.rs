@@ -35,7 +35,7 @@ pub(crate) enum ApprovalsCommand {
     Grants(JsonArgs),
     /// Revoke grants.
     Revoke {
-        /// Grant ids.
+        /// Grant ids; a unique prefix of each is enough.
         #[arg(required = true)]
         ids: Vec<String>,
         #[command(flatten)]
@@ -122,7 +122,7 @@ pub(crate) enum SessionsCommand {
     List(JsonArgs),
     /// Close sessions: remove their sockets and cancel their running calls.
     Close {
-        /// Session ids or names.
+        /// Session names or ids; the first digits of an id are enough.
         #[arg(required = true)]
         ids: Vec<String>,
         #[command(flatten)]

@@ -51,6 +51,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "sinew explain write_file path=/etc/hosts content=x",
             "sinew explain --mode ALERT delete_file path=a.txt",
+            "sinew explain 01a1f24b-e846",
         ],
     ),
     ("tools", &["sinew tools list --mode LOCKDOWN", "sinew tools show run_tests"]),

@@ -133,15 +133,23 @@ fn colour_line(line: &ApprovalRequestLine) -> String {
 
 /// Returns the id of the only approval request with this prefix (at least 3 characters), else `id` itself.
 fn resolve_prefix(context: &CommandContext, id: &str) -> Result<String, CommandError> {
-    let reply = context.request_control("control/approvals.list", json!({}))?;
-    let ids = render::items(&reply, "approvals").iter().filter_map(|one| one["id"].as_str());
+    only_with_prefix(&context.request_control("control/approvals.list", json!({}))?, "approvals", id)
+}
+
+/// Returns the id of the only grant with this prefix (at least 3 characters), else `id` itself.
+fn resolve_grant_prefix(context: &CommandContext, id: &str) -> Result<String, CommandError> {
+    only_with_prefix(&context.request_control("control/grants.list", json!({}))?, "grants", id)
+}
+
+fn only_with_prefix(reply: &Value, list: &str, id: &str) -> Result<String, CommandError> {
+    let ids = render::items(reply, list).iter().filter_map(|one| one["id"].as_str());
     let begun: Vec<&str> = ids.filter(|known| id.len() >= 3 && known.starts_with(id)).collect();
     match begun.as_slice() {
         [one] => Ok((*one).to_owned()),
         // The daemon reports an unknown or already decided id better than this list can.
         [] => Ok(id.to_owned()),
         _ => Err(CommandError::usage(format!(
-            "`{}` matches several approvals: type more of the id",
+            "`{}` matches several {list}: type more of the id",
             escape_for_display(id)
         ))),
     }
@@ -177,6 +185,16 @@ fn parse_arguments(text: &str) -> Result<Map<String, Value>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unique_prefix_is_resolved() {
+        let reply = json!({"grants": [{"id": "dbe303a5"}, {"id": "dbe99999"}]});
+        let resolve = |id: &str| only_with_prefix(&reply, "grants", id).map_err(|error| error.message);
+        assert_eq!(resolve("dbe3").unwrap(), "dbe303a5");
+        assert_eq!(resolve("db").unwrap(), "db", "too short");
+        assert_eq!(resolve("ffff").unwrap(), "ffff", "the daemon reports it");
+        assert!(resolve("dbe").unwrap_err().contains("several grants"));
+    }
 
     #[test]
     fn shortened_summary_counts_omitted_characters() {

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tool::{Arguments, ToolDefinition};
 
 use crate::arguments::CallInput;
-use crate::cli::ExplainArgs;
-use crate::command::{call, tools};
+use crate::cli::{ExplainArgs, JsonArgs};
+use crate::command::{call, ledger, tools};
 use crate::command_context::{CommandBackend, CommandContext};
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
@@ -18,7 +18,16 @@ use crate::terminal::{
     escape_invisible_line, paint, print_result_line,
 };
 
+/// Shortest prefix of a call id that is not taken for a tool.
+const MIN_CALL_ID_LENGTH: usize = 8;
+
 pub(crate) fn run(args: ExplainArgs) -> Result<ExitKind, CommandError> {
+    if let ([word], None | Some(""), None) = (args.words.as_slice(), args.json.as_deref(), args.mode)
+        && is_call_id(word)
+    {
+        // The arguments of a recorded call are not stored, but its decision and the rules that made it are.
+        return ledger::show_call(word, JsonArgs { json: args.json.is_some() });
+    }
     let typed_call = CallInput::new(args.words, args.json.as_deref())?;
     let (context, wants_json) = (CommandContext::from_environment()?, typed_call.wants_json);
     let explanation = match context.daemon_or_state_lock()? {
@@ -35,6 +44,14 @@ pub(crate) fn run(args: ExplainArgs) -> Result<ExitKind, CommandError> {
         ExplainedVerdict::Ask { .. } => ExitKind::Approval,
         ExplainedVerdict::Deny { .. } => ExitKind::Refused,
     })
+}
+
+/// Returns true for the id of a call, or enough of its first digits that it cannot be the name of a tool.
+fn is_call_id(word: &str) -> bool {
+    let is_hex = |c: char| c.is_ascii_hexdigit() || c == '-';
+    word.len() >= MIN_CALL_ID_LENGTH
+        && word.starts_with(|c: char| c.is_ascii_digit())
+        && word.chars().all(is_hex)
 }
 
 fn through_daemon(
@@ -114,7 +131,8 @@ fn show(explanation: &Explanation) -> Result<(), CommandError> {
         let place = render::format_rule(rule);
         print_result_line(match decided.contains(rule) {
             true => format!("  rule: {place}"),
-            false => paint(DIM_STYLE, format!("  passed: {place}")),
+            // The indentation is outside of the style, so that continuation lines are indented by it.
+            false => format!("  {}", paint(DIM_STYLE, format!("passed: {place}"))),
         })?;
     }
     for note in &explanation.notes {
@@ -123,5 +141,20 @@ fn show(explanation: &Explanation) -> Result<(), CommandError> {
     match refusal.and_then(|refusal| refusal.hint.as_deref()) {
         Some(hint) => print_result_line(format!("  change: {}", escape_invisible(hint))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_call_id;
+
+    #[test]
+    fn call_id_is_told_from_a_tool() {
+        for id in ["01a1f24b", "01a1f24b-e846", "01a1f24b-e846-732d-90cf-f1b35264263a"] {
+            assert!(is_call_id(id), "{id}");
+        }
+        for tool in ["read_file", "deadbeef", "01a1f24", "decade-fade", "01a1f24b x", "01a1f24b@1"] {
+            assert!(!is_call_id(tool), "{tool}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod call_lines;
 mod call_page;
 
-pub(crate) use call_lines::recorded_target;
+pub(crate) use call_lines::{recorded_target, short_id_length};
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, ErrorKind};
@@ -68,6 +68,12 @@ pub(crate) fn run(command: LedgerCommand) -> Result<ExitKind, CommandError> {
             ledger_files.export(&filter.into(), format, output.as_deref())
         }
     }
+}
+
+/// Shows the page of a recorded call.
+pub(crate) fn show_call(id: &str, output: JsonArgs) -> Result<ExitKind, CommandError> {
+    let context = CommandContext::from_environment()?;
+    LedgerFiles::open(&context).show_page(&context, id, output)
 }
 
 /// Reader of the ledger of this home, with its folder for error messages.

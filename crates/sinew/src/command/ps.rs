@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tool::CallId;
 
 use crate::cli::{CancelArgs, JsonArgs};
-use crate::command::ledger::recorded_target;
+use crate::command::ledger::{recorded_target, short_id_length};
 use crate::command::{call_ids, each};
 use crate::command_context::CommandContext;
 use crate::compose;
@@ -28,18 +28,21 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     };
     let header = [
         Column::whole("CALL"),
-        Column::from("STATE"),
+        Column::whole("STATE"),
         Column::optional("AGE", 1),
-        Column::whole("TOOL"),
+        Column::name("TOOL"),
         Column::path("TARGET"),
         Column::optional("CALLER", 2),
         Column::optional("SESSION", 3),
     ];
     render::reply(output, reply, |reply| {
+        let ids: Vec<String> =
+            render::items(reply, "calls").iter().map(|call| text_field(call, "call_id")).collect();
+        let id_length = short_id_length(&ids.iter().map(String::as_str).collect::<Vec<_>>());
         render::print_list(render::items(reply, "calls"), "no call is in progress", header, |call| {
             let caller = &call["caller"];
             [
-                text_field(call, "call_id"),
+                text_field(call, "call_id").chars().take(id_length).collect(),
                 state_text(call),
                 units::duration(call["age_ms"].as_u64().unwrap_or_default().saturating_mul(1000)),
                 text_field(call, "tool"),

@@ -72,7 +72,7 @@ fn close(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
     let known = fetch_sessions(&context)?;
     each(ids, "sessions", output.json, |given| {
-        let id = resolve_session_id(&known, given);
+        let id = resolve_session_id(&known, given)?;
         let reply = context.request_control("control/sessions.close", json!({"session_id": id}))?;
         if !output.json {
             print_result_line(format!("{} is closed", escape_invisible_line(&id)))?;
@@ -85,10 +85,24 @@ fn fetch_sessions(context: &CommandContext) -> Result<Value, CommandError> {
     context.request_control("control/sessions.list", json!({}))
 }
 
-/// Returns the id of the session with this name, else the typed text as an id.
-fn resolve_session_id(known: &Value, given: &str) -> String {
-    let named = render::items(known, "sessions").iter().find(|session| session["name"] == given);
-    named.and_then(|session| session["session_id"].as_str()).unwrap_or(given).to_owned()
+/// Shortest prefix of a session id that is not taken for a name.
+const MIN_PREFIX_LENGTH: usize = 4;
+
+/// Returns the id of the session with this name, or the only one that starts with this text. The daemon refuses any other
+/// text.
+fn resolve_session_id(known: &Value, given: &str) -> Result<String, CommandError> {
+    let sessions = render::items(known, "sessions");
+    let id = |session: &Value| session["session_id"].as_str().unwrap_or_default().to_owned();
+    if let Some(named) = sessions.iter().find(|session| session["name"] == given) {
+        return Ok(id(named));
+    }
+    let begun: Vec<String> = sessions.iter().map(id).filter(|id| id.starts_with(given)).collect();
+    match begun.as_slice() {
+        [only] if given.len() >= MIN_PREFIX_LENGTH => Ok(only.clone()),
+        [_, _, ..] => Err(CommandError::usage(format!("`{given}` starts {} session ids", begun.len()))
+            .with_hint("give more digits, or the name: `sinew sessions list` shows both")),
+        _ => Ok(given.to_owned()),
+    }
 }
 
 fn opener_text(session: &Value) -> String {
@@ -97,5 +111,22 @@ fn opener_text(session: &Value) -> String {
     match text_field(by, "client") {
         client if client.is_empty() => uid,
         client => format!("{client} ({uid})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_is_found_by_name_and_by_prefix() {
+        let known = json!({"sessions": [{"session_id": "aaaa1111", "name": "reviewer"},
+            {"session_id": "aaaa2222", "name": "tester"}, {"session_id": "bbbb3333", "name": "aaaa1"}]});
+        let find = |given: &str| resolve_session_id(&known, given).map_err(|error| error.message);
+        assert_eq!(find("reviewer").unwrap(), "aaaa1111");
+        assert_eq!(find("aaaa2").unwrap(), "aaaa2222");
+        assert_eq!(find("aaaa1").unwrap(), "bbbb3333", "a name comes first");
+        assert_eq!(find("aaaa").unwrap_err(), "`aaaa` starts 2 session ids");
+        assert_eq!(find("bb").unwrap(), "bb", "too short for a prefix");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<ExitKind, CommandError> {
         None => {
             let last = undoable_calls(&context, None)?.into_iter().next();
             let last = last.ok_or_else(|| CommandError::failed("no recorded call can be undone"))?;
-            print_message(format!("undoing {} ({})", last.id, last.tool));
+            print_message(format!("the last call that can be undone: {} {}", last.tool, last.id));
             last.id
         }
     };
@@ -141,10 +141,13 @@ fn in_this_process(
 fn show(reply: &Value, dry_run: bool) -> Result<(), CommandError> {
     for change in reply["changes"].as_array().into_iter().flatten() {
         let path = escape_invisible_line(change["path"].as_str().unwrap_or_default());
-        print_result_line(match change["action"].as_str() {
-            Some("remove") => format!("removed  {path}"),
-            Some("put_back") => format!("put back {path}"),
-            _ => format!("restored {path}"),
+        print_result_line(match (change["action"].as_str(), dry_run) {
+            (Some("remove"), false) => format!("removed  {path}"),
+            (Some("put_back"), false) => format!("put back {path}"),
+            (_, false) => format!("restored {path}"),
+            (Some("remove"), true) => format!("would remove   {path}"),
+            (Some("put_back"), true) => format!("would put back {path}"),
+            (_, true) => format!("would restore  {path}"),
         })?;
         if let Some(folder) = change["remaining_folder"].as_str() {
             print_result_line(format!(

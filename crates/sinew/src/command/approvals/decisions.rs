@@ -8,7 +8,7 @@ use execution::ToolExecutionLayer;
 use serde_json::{Map, Value, json};
 use tool::Caller;
 
-use super::{colour_line, request_heading, resolve_prefix};
+use super::{colour_line, request_heading, resolve_grant_prefix, resolve_prefix};
 use crate::cli::{ApproveArgs, DenyArgs, GrantDuration, JsonArgs, PinArgs};
 use crate::command::{call, each, pin};
 use crate::command_context::CommandContext;
@@ -64,12 +64,13 @@ pub(super) fn edit(
 
 pub(super) fn revoke(ids: &[String], output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    each(ids, "grants", output.json, |id| {
+    each(ids, "grants", output.json, |given| {
+        let id = resolve_grant_prefix(&context, given)?;
         let reply = context.request_control("control/grants.revoke", json!({"id": id}))?;
         if !output.json {
             print_result_line(format!(
                 "{} is revoked: the calls it covered need approval again",
-                escape_for_display(id)
+                escape_for_display(&id)
             ))?;
         }
         Ok(reply)

@@ -17,6 +17,8 @@ const CALL_KINDS: [&str; 5] = ["decision", "outcome", "call", "refusal", "approv
 const SHORT_ID_LENGTHS: [usize; 4] = [13, 18, 23, 36];
 /// Width below which a target stands below its tool.
 const NARROW: usize = 64;
+/// Width below which an outcome is one word, so that each call has one line.
+const WIDE: usize = 110;
 
 /// State of a call, or another event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +143,14 @@ impl CallLine {
         self.latency_us = body.get("latency_us").and_then(Value::as_u64).or(self.latency_us);
     }
 
+    /// Returns the outcome in one word: for a refusal, its code.
+    fn short_outcome(&self) -> &str {
+        match self.outcome.strip_prefix("refused: ") {
+            Some(code) => code,
+            None => self.outcome.strip_suffix(" for approval").unwrap_or(&self.outcome),
+        }
+    }
+
     /// Returns true for a call that was decided and has not ended.
     pub(super) fn is_running(&self) -> bool {
         self.outcome.starts_with("running")
@@ -161,6 +171,7 @@ pub(super) fn table(lines: &[CallLine], width: Option<usize>) -> Table {
     let ids: Vec<&str> = lines.iter().map(|line| line.id.as_str()).collect();
     let id_width = short_id_length(&ids);
     let is_narrow = width.is_some_and(|width| width < NARROW);
+    let is_wide = width.is_none_or(|width| width >= WIDE);
     let (time, call, took) =
         (Column::optional("TIME", 1), Column::whole("CALL"), Column::optional("TOOK", 2));
     let mut table = Table::default();
@@ -169,19 +180,20 @@ pub(super) fn table(lines: &[CallLine], width: Option<usize>) -> Table {
         false => table.set_header([
             time,
             call,
-            Column::whole("TOOL"),
+            Column::name("TOOL"),
             Column::path("TARGET"),
-            Column::whole("OUTCOME"),
+            Column::name("OUTCOME"),
             took,
         ]),
     };
     for line in lines {
-        let mut cells = vec![units::local_time(line.time), line.id.chars().take(id_width).collect()];
+        let mut cells = vec![units::short_local_time(line.time), line.id.chars().take(id_width).collect()];
         match is_narrow {
             true => cells.push(format!("{}\n{}", line.name, line.target).trim_end().to_owned()),
             false => cells.extend([line.name.clone(), line.target.clone()]),
         }
-        cells.push(paint(line.state.style(), &line.outcome));
+        let outcome = if is_wide || is_narrow { &line.outcome } else { line.short_outcome() };
+        cells.push(paint(line.state.style(), outcome));
         cells.push(line.latency_us.map(units::duration).unwrap_or_default());
         table.add_row(cells);
     }
@@ -189,7 +201,7 @@ pub(super) fn table(lines: &[CallLine], width: Option<usize>) -> Table {
 }
 
 /// Returns the smallest length at which different ids differ.
-fn short_id_length(ids: &[&str]) -> usize {
+pub(crate) fn short_id_length(ids: &[&str]) -> usize {
     let is_unique = |length: &usize| {
         let mut seen: Vec<(&str, &str)> = Vec::new();
         ids.iter().filter(|id| !id.is_empty()).all(|id| {
@@ -255,6 +267,21 @@ mod tests {
         assert_eq!(short_id_length(&ids), 13);
         let close = [ids[0], "01a1f055-8940-719f-8be2-3a875f42bb4e", ids[0]];
         assert_eq!(short_id_length(&close), 23);
+    }
+
+    #[test]
+    fn each_call_has_one_line_of_a_common_terminal() {
+        let mut refused = line("01a1f055-8940-719f-8be1-3a875f42bb4e");
+        refused.name = "system_metrics_snapshot".to_owned();
+        refused.add(2, &json!({"kind": "refusal", "code": "sandbox_unavailable", "latency_us": 27_361}));
+        let mut waiting = line("01a1f055-8941-719f-8be1-3a875f42bb4e");
+        waiting.add(2, &json!({"kind": "refusal", "code": "approval_pending"}));
+        for width in [70, 80, 100, 120] {
+            let text = table(&[refused.clone(), waiting.clone()], Some(width)).lines(Some(width));
+            assert_eq!(text.len(), 3, "a header and two lines at {width}: {text:#?}");
+        }
+        let at_80 = table(&[refused, waiting], Some(80)).lines(Some(80)).join("\n");
+        assert!(!at_80.contains("refused: ") && at_80.contains("waiting"), "{at_80}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::terminal::{
     DIM_STYLE, ERROR_STYLE, LiveLine, SUCCESS_STYLE, WARNING_STYLE, escape_invisible_line, paint,
     print_result_line,
 };
+use crate::units;
 
 /// Number of calls shown for each kind of change. All are counted.
 const SAMPLES: usize = 5;
@@ -192,7 +193,7 @@ impl ReplayTally {
                 let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();
                 print_result_line(format!(
                     "  {} {} {}",
-                    text("time"),
+                    units::local_time_text(text("time")),
                     text("call_id"),
                     escape_invisible_line(text("found"))
                 ))?;

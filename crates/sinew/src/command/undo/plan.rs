@@ -6,7 +6,7 @@ use ledger::{LedgerEntry, LedgerReader, RecordFilter};
 use serde_json::Value;
 use tool::CallId;
 
-use crate::command::ledger::read_error;
+use crate::command::ledger::{read_error, short_id_length};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::CommandError;
@@ -92,13 +92,15 @@ impl<'a> UndoPlan<'a> {
             Column::whole("TOOL"),
             "FILES".into(),
         ]);
-        for (call, conflict) in &self.0 {
+        let ids: Vec<String> = self.0.iter().map(|(call, _)| call.id.to_string()).collect();
+        let id_length = short_id_length(&ids.iter().map(String::as_str).collect::<Vec<_>>());
+        for ((call, conflict), id) in self.0.iter().zip(&ids) {
             let files: Vec<String> = call.files.iter().map(|file| escape_invisible_line(file)).collect();
             let conflict = conflict
                 .as_ref()
                 .map(|text| paint(ERROR_STYLE, format!("\nconflict: {}", escape_invisible_line(text))));
             table.add_row([
-                call.id.to_string(),
+                id.chars().take(id_length).collect(),
                 units::local_time(call.time),
                 escape_invisible_line(&call.tool),
                 files.join("\n") + &conflict.unwrap_or_default(),
