@@ -49,7 +49,9 @@ pub use calls::{CallState, CallStatus, CancelOutcome, ConnectionLoss};
 pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
-pub use modes::{ModeCause, ModeChangeResult, ModeError};
+pub use modes::{
+    ConditionPeak, ModeCause, ModeChangeResult, ModeError, RuleReaction, RuleRehearsal, RuleResponse,
+};
 pub use recorder::StartConfiguration;
 pub use request_slots::RequestSlots;
 pub use secret_screening::redactor;

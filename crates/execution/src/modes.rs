@@ -11,6 +11,7 @@ pub(crate) use mode_cell::ModeCell;
 pub use mode_cell::{ModeCause, ModeChangeResult, ModeError};
 pub(crate) use recovery::{is_intact, recovered_mode, restore_mode};
 pub(crate) use watch::ModeWatch;
+pub use watch::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ use tool::RiskLevel;
 
 use super::call_events::{RefusedCall, denied_effect, failure_events, refused_effect};
 use super::{CountedEvent, RULE_CLOCK_START};
+use crate::config_snapshot::ConfigSnapshot;
 use crate::layer::ToolExecutionLayer;
 use crate::modes::mode_cell::ModeCause;
 use crate::modes::transition::is_by_operator;
@@ -46,7 +47,8 @@ impl ToolExecutionLayer {
                 let at = self.rule_clock_time(record);
                 let mut counters = self.modes.watch.counters();
                 let source = entry_source(&record.entry);
-                for what in self.entry_events(&record.entry) {
+                let snapshot = self.current.snapshot.load();
+                for what in entry_events(&snapshot, &record.entry) {
                     counters.record(what, source.clone(), at);
                 }
             }
@@ -72,53 +74,58 @@ impl ToolExecutionLayer {
         let ago = self.modes.watch.started_at.duration_since(record.time);
         RULE_CLOCK_START.saturating_sub(Duration::try_from(ago).unwrap_or(Duration::ZERO))
     }
+}
 
-    fn entry_events(&self, entry: &LedgerEntry) -> Vec<CountedEvent> {
-        match entry {
-            LedgerEntry::Refusal(refused) => self.refusal_events(refused),
-            LedgerEntry::Retention(retention) if retention.under_pressure > 0 => {
-                vec![CountedEvent::LedgerPressure]
-            }
-            entry => {
-                entry.outcome().map_or_else(Vec::new, |(call, outcome)| self.outcome_events(call, outcome))
-            }
+/// Events that a recorded entry counts as, by the risk of its tool in this configuration.
+pub(super) fn entry_events(snapshot: &ConfigSnapshot, entry: &LedgerEntry) -> Vec<CountedEvent> {
+    match entry {
+        LedgerEntry::Refusal(refused) => refusal_events(snapshot, refused),
+        LedgerEntry::Retention(retention) if retention.under_pressure > 0 => {
+            vec![CountedEvent::LedgerPressure]
         }
-    }
-
-    fn refusal_events(&self, refused: &RecordedRefusal) -> Vec<CountedEvent> {
-        let refused = RefusedCall {
-            code: refused.code,
-            detail: refused.detail.as_deref(),
-            tool: &refused.call.tool,
-            caller: &refused.call.caller.key(),
-            risk: self.current.snapshot.load().risk_of(&refused.call.tool),
-            effect: refused_effect(
-                &refused.call.tool,
-                &refused.facts,
-                refused.arguments_digest.as_deref().unwrap_or_default(),
-            ),
-        };
-        refused.events().collect()
-    }
-
-    fn outcome_events(&self, call: &CallHeader, outcome: &LedgerOutcome) -> Vec<CountedEvent> {
-        let high = self.current.snapshot.load().risk_of(&call.tool) == RiskLevel::High;
-        let started = high.then_some(CountedEvent::HighRisk);
-        match (outcome.status, outcome.failure) {
-            (OutcomeStatus::NotStarted, _) => Vec::new(),
-            (OutcomeStatus::Done, _) => started.into_iter().chain([CountedEvent::Ended]).collect(),
-            (OutcomeStatus::Failed | OutcomeStatus::Unknown, Some(kind)) => {
-                let message = outcome.message.as_deref().unwrap_or_default();
-                let effect = denied_effect(&call.tool, message);
-                started.into_iter().chain(failure_events(kind, effect)).collect()
-            }
-            (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
+        entry => {
+            entry.outcome().map_or_else(Vec::new, |(call, outcome)| outcome_events(snapshot, call, outcome))
         }
     }
 }
 
+fn refusal_events(snapshot: &ConfigSnapshot, refused: &RecordedRefusal) -> Vec<CountedEvent> {
+    let refused = RefusedCall {
+        code: refused.code,
+        detail: refused.detail.as_deref(),
+        tool: &refused.call.tool,
+        caller: &refused.call.caller.key(),
+        risk: snapshot.risk_of(&refused.call.tool),
+        effect: refused_effect(
+            &refused.call.tool,
+            &refused.facts,
+            refused.arguments_digest.as_deref().unwrap_or_default(),
+        ),
+    };
+    refused.events().collect()
+}
+
+fn outcome_events(
+    snapshot: &ConfigSnapshot,
+    call: &CallHeader,
+    outcome: &LedgerOutcome,
+) -> Vec<CountedEvent> {
+    let high = snapshot.risk_of(&call.tool) == RiskLevel::High;
+    let started = high.then_some(CountedEvent::HighRisk);
+    match (outcome.status, outcome.failure) {
+        (OutcomeStatus::NotStarted, _) => Vec::new(),
+        (OutcomeStatus::Done, _) => started.into_iter().chain([CountedEvent::Ended]).collect(),
+        (OutcomeStatus::Failed | OutcomeStatus::Unknown, Some(kind)) => {
+            let message = outcome.message.as_deref().unwrap_or_default();
+            let effect = denied_effect(&call.tool, message);
+            started.into_iter().chain(failure_events(kind, effect)).collect()
+        }
+        (OutcomeStatus::Failed | OutcomeStatus::Unknown, None) => started.into_iter().collect(),
+    }
+}
+
 /// Caller that caused a recorded event.
-fn entry_source(entry: &LedgerEntry) -> Option<EventSource> {
+pub(super) fn entry_source(entry: &LedgerEntry) -> Option<EventSource> {
     match entry {
         LedgerEntry::Refusal(refused) => {
             let caller = &refused.call.caller;
