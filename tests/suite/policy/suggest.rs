@@ -125,7 +125,7 @@ fn append_calls(home: &Home, template: &Value, count: usize) {
     for number in 0..count {
         let mut call = template.clone();
         let fields = call.as_object_mut().unwrap();
-        ["seq", "time", "prev", "hash"].map(|field| fields.remove(field));
+        ["seq", "time", "prev", "hash"].iter().for_each(|field| drop(fields.remove(*field)));
         call["call_id"] = json!(CallId::fresh().to_string());
         match number % 4 {
             0 => {
