@@ -2,6 +2,7 @@
 
 mod allow;
 mod between;
+mod predictions;
 mod project;
 #[cfg(target_os = "linux")]
 mod projects;

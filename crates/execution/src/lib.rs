@@ -50,7 +50,9 @@ pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use console::OpenConsole;
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
-pub use modes::{ModeCause, ModeChangeResult, ModeError};
+pub use modes::{
+    ConditionPeak, ModeCause, ModeChangeResult, ModeError, RuleReaction, RuleRehearsal, RuleResponse,
+};
 pub use recorder::StartConfiguration;
 pub use request_slots::RequestSlots;
 pub use secret_screening::redactor;

@@ -13,6 +13,7 @@ pub(crate) use recovery::{is_intact, recovered_mode, restore_mode};
 #[cfg(test)]
 pub(crate) use transition::report_proposal;
 pub(crate) use watch::ModeWatch;
+pub use watch::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
 
 use std::sync::Arc;
 

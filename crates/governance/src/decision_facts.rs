@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::path::Path;
+use std::sync::Arc;
 
 use file_access::{HardLinkNames, ObjectKind, OpenedCall, OpenedPath, PathRequest};
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub(crate) struct SituationFacts {
     policy_hash: SharedText,
     shadow_denial: Option<Box<Refusal>>,
     is_recording: bool,
+    /// Folder that the call was made in, if there are policies of projects: they apply to calls made in them.
+    cwd: Option<Arc<Path>>,
 }
 
 impl SituationFacts {
@@ -53,6 +56,7 @@ impl SituationFacts {
             policy_hash: policy.shared_hash(),
             shadow_denial,
             is_recording: policy.is_recording,
+            cwd: situation.workspaces.shared_base().filter(|_| policy.has_projects()),
         }
     }
 
@@ -126,6 +130,7 @@ impl SituationFacts {
             hosts: targets.network_targets.iter().map(HostFacts::from_target).collect(),
             would_deny: self.shadow_denial(),
             recording: self.is_recording,
+            cwd: self.cwd.as_deref().map(path_text),
         }
     }
 
@@ -162,6 +167,8 @@ struct DecisionFacts<'a> {
     /// True if the call was permitted only because its allowlists did not apply while calls were recorded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     recording: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cwd: Option<Cow<'a, str>>,
 }
 
 /// Mode, policy hash and counts at the time of the decision.
@@ -333,9 +340,10 @@ mod tests {
                 hosts: vec![HostFacts::Named("a.org".to_owned()), HostFacts::Unusable { unusable: "bad" }],
                 would_deny: Some(&refusal),
                 recording: false,
+                cwd: Some(text("/cwd")),
             },
             &format!(
-                r#"{{{head},"paths":[{},{}],"content_bytes":3,"commands":{},"hosts":{},"would_deny":{}}}"#,
+                r#"{{{head},"paths":[{},{}],"content_bytes":3,"commands":{},"hosts":{},"would_deny":{},"cwd":"/cwd"}}"#,
                 r#"{"key":"key","typed":"typed","canonical":"/canonical","access":"write","kind":"file","size":7,"links":null,"other_names":["one","other"],"missing_folders":["missing"],"git_entry":"existing","base":"/base"}"#,
                 r#"{"key":"key","typed":"typed","access":"write","kind":"file"}"#,
                 r#"[["ls"],"a | b"]"#,
@@ -353,6 +361,7 @@ mod tests {
                 hosts,
                 would_deny: None,
                 recording: false,
+                cwd: None,
             },
             &format!(r#"{{{head},"paths":[],"content_bytes":null}}"#),
         );

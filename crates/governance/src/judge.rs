@@ -89,8 +89,12 @@ pub fn judge_traced(
             let shadow_denial = shadow_denial.map(|reason| reason.into_refusal(tool));
             let situation_facts = SituationFacts::new(policy, situation, shadow_denial);
             let own = effective_policy.limits(situation, &named.external_targets);
+            let own = effective_policy.within_projects(own, situation, &facts);
             let limits = match effective_policy.stricter() {
-                Some(stricter) => own.intersection(stricter.limits(situation, &named.external_targets)),
+                Some(stricter) => {
+                    let limits = stricter.limits(situation, &named.external_targets);
+                    own.intersection(stricter.within_projects(limits, situation, &facts))
+                }
                 None => own,
             };
             let permit = Permit::new(opened, notes.passed_rules, limits, situation_facts);

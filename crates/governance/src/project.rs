@@ -32,6 +32,7 @@ use crate::judge::DecisionInput;
 use crate::path_list::PathList;
 use crate::path_rules;
 use crate::pattern::PathPattern;
+use crate::policy::Policy;
 use crate::policy_environment::PolicyEnvironment;
 use crate::problems::{FileInspection, PolicyError};
 use crate::reached_path::ReachedPath;
@@ -39,6 +40,7 @@ use crate::rule_trace::TraceRecorder;
 use crate::situation::Situation;
 use crate::tool_rules::{self, ToolRules};
 use crate::tools_file::{ToolEntry, ToolsFile};
+use crate::verdict::PermitLimits;
 
 pub use loading::UnknownToolNames;
 
@@ -237,6 +239,35 @@ impl ProjectRules {
     fn write_scope_of(&self, rules: &ToolRules, request: &PathRequest) -> Option<&ToolRules> {
         let has_own = rules.allowed_paths.is_some();
         self.write_scope.as_ref().filter(|_| request.access.is_modifying() && !has_own)
+    }
+}
+
+impl Policy {
+    /// Returns true if there are policies of projects.
+    pub(crate) fn has_projects(&self) -> bool {
+        self.conjuncts().any(|policy| !policy.projects.is_empty())
+    }
+}
+
+impl EffectivePolicy<'_> {
+    /// Restricts the limits of a permit by the projects that its call concerns. The judge sees the arguments of the call;
+    /// the lists of hosts also bind redirects and the services that a tool chooses, and the largest file binds the result
+    /// of an edit.
+    pub(crate) fn within_projects(
+        &self,
+        mut limits: PermitLimits,
+        situation: &Situation<'_>,
+        facts: &DecisionInput<'_>,
+    ) -> PermitLimits {
+        let concerned = self.policy.projects.iter().filter(|project| project.concerns(situation, facts));
+        for rules in concerned.map(|project| project.rules_of(self.definition)) {
+            let project = self.with_rules(rules);
+            if self.is_outbound() && rules.hosts.is_some() {
+                limits.outbound.push(project.outbound());
+            }
+            limits.max_file_bytes = limits.max_file_bytes.into_iter().chain(project.max_file_bytes()).min();
+        }
+        limits
     }
 }
 

@@ -1,6 +1,6 @@
 //! Replay: judges a recorded call again under another policy, from the facts in the ledger.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use file_access::PathRequest;
 use serde_json::Value;
@@ -37,6 +37,8 @@ pub struct RecordedCall {
     reached_paths: Vec<ReachedPath>,
     external_targets: ExternalTargets,
     content_bytes: Option<u64>,
+    /// Folder that the call was made in, if it is recorded.
+    cwd: Option<PathBuf>,
 }
 
 impl RecordedCall {
@@ -50,11 +52,27 @@ impl RecordedCall {
             outbound_last_hour: count("outbound_last_hour")?,
         };
         let paths = facts.get("paths")?.as_array()?.iter().map(parse_path).collect::<Option<Vec<_>>>()?;
-        let (path_requests, reached_paths) = paths.into_iter().unzip();
+        let (path_requests, reached_paths): (Vec<PathRequest>, Vec<ReachedPath>) = paths.into_iter().unzip();
+        let cwd = match facts.get("cwd") {
+            Some(_) => Some(PathBuf::from(unredacted_text(facts, "cwd")?)),
+            // Earlier versions recorded it for relative paths only.
+            None => path_requests
+                .iter()
+                .find(|request| *request.base != *Path::new("/"))
+                .map(|request| request.base.to_path_buf()),
+        };
         let external_targets =
             ExternalTargets { commands: parse_commands(facts)?, network_targets: parse_targets(facts)? };
         let content_bytes = facts.get("content_bytes").and_then(Value::as_u64);
-        Some(RecordedCall { mode, counts, path_requests, reached_paths, external_targets, content_bytes })
+        Some(RecordedCall {
+            mode,
+            counts,
+            path_requests,
+            reached_paths,
+            external_targets,
+            content_bytes,
+            cwd,
+        })
     }
 
     /// Returns the mode in which the call was judged.
@@ -118,6 +136,7 @@ impl Policy {
             content_bytes: call.content_bytes,
         };
         let effective_policy = EffectivePolicy::new(self, definition);
+        let workspaces = &workspaces.called_from(call.cwd.as_deref());
         let situation = Situation { mode: call.mode, workspaces, counts: call.counts };
         let mut notes = TraceRecorder::new(&mut trace);
         let judged = admit_recorded(&effective_policy, &situation, &facts, &mut notes)

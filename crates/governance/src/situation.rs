@@ -118,6 +118,11 @@ impl Workspaces {
         Workspaces { list: Arc::clone(&self.list), base: base.or_else(|| self.base.clone()) }
     }
 
+    /// Returns these workspaces for a call from this folder; `None` for one from an unknown folder.
+    pub(crate) fn called_from(&self, cwd: Option<&Path>) -> Workspaces {
+        Workspaces { list: Arc::clone(&self.list), base: cwd.map(Arc::from) }
+    }
+
     /// Returns the folder that relative paths start in; `None` without a workspace.
     pub fn base(&self) -> Option<&Path> {
         self.base.as_deref()

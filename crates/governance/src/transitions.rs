@@ -39,6 +39,17 @@ impl Transitions {
     pub fn rules(&self) -> &[TransitionRule] {
         &self.rules
     }
+
+    /// Returns the conditions on counted events of the rules that leave a mode: the rule, what it counts, and the whole
+    /// condition as text.
+    pub fn counted_conditions(&self, from: Mode) -> impl Iterator<Item = (&RuleRef, MetricQuery, String)> {
+        let rules = self.rules.iter().filter(move |rule| rule.from == from);
+        let conditions = rules.flat_map(|rule| rule.conditions.iter().map(move |one| (&rule.location, one)));
+        conditions.filter(|(_, one)| one.metric.is_counted()).map(|(rule, one)| {
+            let query = MetricQuery { metric: one.metric, window: one.window };
+            (rule, query, one.to_string())
+        })
+    }
 }
 
 /// Rule that changes the mode.

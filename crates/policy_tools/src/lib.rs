@@ -29,7 +29,7 @@ use governance::{
 
 pub use amend::{amended, replace_value, wider_edits};
 pub use compare::{PolicyDifference, PolicyEffect, compare_policies, compare_projects};
-pub use lint::{lint, lint_between};
+pub use lint::{lint, lint_between, lint_host_lists};
 pub use reach::{ToolReach, reach};
 pub use recorded_policy::{LearnedEntry, LearnedPolicy, RecordedUse, learn_policy};
 pub use suggest::{

@@ -15,7 +15,7 @@ use tool::definition::ExternalTargetKind;
 use tool::{Mode, RuleRef, ToolDefinition};
 
 use self::cover_index::CoverIndex;
-pub use self::cross_tool::lint_between;
+pub use self::cross_tool::{lint_between, lint_host_lists};
 
 /// Lint findings of a policy, each with file and line.
 struct LintFindings<'a> {

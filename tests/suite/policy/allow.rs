@@ -39,6 +39,25 @@ fn allow(home: &Home, id: &str, words: &[&str]) -> SinewRun {
     home.run(&[&["allow", id], words].concat())
 }
 
+/// Without an id, the calls are listed for which a change can be proposed.
+#[test]
+fn refused_calls_are_listed_with_their_ids() {
+    let home = home(NARROW);
+    home.file("b.txt", "x");
+    let empty = home.run(&["allow"]).must_exit(0);
+    assert!(empty.stderr().contains("no call was refused"), "{empty}");
+    refused(&home, &["read_file", "path=b.txt"]);
+    refused(&home, &["read_file"]);
+    let id = refused(&home, &["read_file", "path=b.txt"]);
+    let shown = home.run(&["allow"]).must_exit(0);
+    let text = shown.stdout();
+    assert!(text.contains(&id) && text.contains("read_file ") && text.contains("b.txt"), "{shown}");
+    let listed = home.run(&["allow", "--json"]).must_exit(0).json();
+    let listed = listed["refused"].as_array().unwrap();
+    assert_eq!((listed.len(), &listed[0]["call_id"]), (1, &json!(id)), "{listed:#?}");
+    home.run(&["allow", "--yes"]).must_exit(2);
+}
+
 const NARROW: &str = "# mine
 tools:
   read_file:

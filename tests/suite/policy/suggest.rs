@@ -1,9 +1,12 @@
 //! `sinew policy suggest`: suggestions from real calls, applied like any other edit.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
+use ledger::{Ledger, LedgerEntry, LedgerOptions};
 use serde_json::{Value, json};
 use tests::{Daemon, Home};
+use tool::CallId;
 
 use super::{decide, governance};
 
@@ -98,4 +101,88 @@ fn report_fits_a_terminal_of_80_columns() {
     let own = shown.lines().filter(|line| !line.starts_with(['+', '-', ' ', '@']) || line.starts_with("   "));
     let root = home.workspace().canonicalize().unwrap().display().to_string();
     own.for_each(|line| assert!(line.replace(&root, "").chars().count() <= 80, "{line}\n{shown}"));
+}
+
+/// Rules that a week of work does not need, beside `requires_approval` for documents.
+const WASTEFUL_TOOLS: &str = "\
+tools:
+  read_file: {rate_limit_per_hour: 100000}
+  write_file: {requires_approval: true}
+  run_command: {allowed_commands: {add: [cargo]}}
+  fetch_url: {allowed_domains: [\"*\"]}
+";
+/// Most records that a week of work leaves.
+const WEEK_OF_CALLS: usize = 50_000;
+
+/// Appends records to the ledger of a stopped daemon: copies of a recorded call with other tools and targets.
+fn append_calls(home: &Home, template: &Value, count: usize) {
+    let state = home.root().join("state");
+    let options = LedgerOptions::default()
+        .with_key_file(state.join("ledger.key"))
+        .with_second_anchor(state.join("anchor"));
+    let (ledger, _) = Ledger::open(&state.join("ledger"), &options).unwrap();
+    let hosts = ["docs.rs", "crates.io", "www.rust-lang.org"];
+    for number in 0..count {
+        let mut call = template.clone();
+        let fields = call.as_object_mut().unwrap();
+        ["seq", "time", "prev", "hash"].iter().for_each(|field| drop(fields.remove(*field)));
+        call["call_id"] = json!(CallId::fresh().to_string());
+        match number % 4 {
+            0 => {
+                call["tool"] = json!("fetch_url");
+                (call["facts"]["paths"], call["facts"]["hosts"]) = (json!([]), json!([hosts[number % 3]]));
+            }
+            _ => call["facts"]["counts"]["tool_last_hour"] = json!(number % 40),
+        }
+        let entry: LedgerEntry = serde_json::from_value(call).unwrap();
+        ledger.append(&entry).unwrap();
+    }
+    ledger.close();
+}
+
+/// Waste that real calls planted among 50,000 records is found, and the command is done in under five seconds.
+#[test]
+fn waste_in_a_week_of_fifty_thousand_calls_is_found() {
+    let home = Home::initialised();
+    fs::create_dir(home.workspace().join("docs")).unwrap();
+    home.file("a.txt", "x");
+    home.configure_layer("governance/tools.yaml", WASTEFUL_TOOLS);
+    let daemon = Daemon::start_in(home);
+    for number in 0..6 {
+        decide(&daemon, &format!("docs/{number}.md"), "approve");
+    }
+    let mut agent = daemon.agent();
+    assert_eq!(agent.execute("read_file", &json!({"path": "a.txt"}))["success"], true);
+    for _ in 0..4 {
+        for program in ["pip", "ls"] {
+            let result = agent.execute("run_command", &json!({"command": [program]}));
+            assert_eq!(result["success"], program == "ls", "{result}");
+        }
+    }
+    let home = daemon.stop();
+    let recorded = home.records();
+    let template = recorded.iter().find(|record| record["kind"] == "call" && record["tool"] == "read_file");
+    append_calls(&home, template.expect("a read has one record"), WEEK_OF_CALLS);
+    let began = Instant::now();
+    let report = home.run(&["policy", "suggest", "--json"]).must_exit(0).json();
+    let took = began.elapsed();
+    println!("{} calls: {took:?}", report["calls"]);
+    assert!(report["calls"].as_u64().unwrap() > 50_000, "{}", report["calls"]);
+    let found: Vec<String> = report["suggestions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{} {}", one["kind"].as_str().unwrap(), one["tool"].as_str().unwrap()))
+        .collect();
+    let planted = [
+        "always_approved write_file",
+        "wildcard fetch_url",
+        "unused_rule run_command",
+        "rate read_file",
+        "repaired_refusal run_command",
+    ];
+    assert_eq!(found, planted, "{report:#}");
+    // Five seconds are promised; builds for tests are slow, and so are machines that run many tests.
+    let limit = if std::env::var_os("SINEW_STRICT_TIMES").is_some() { 5 } else { 60 };
+    assert!(took < Duration::from_secs(limit), "{took:?}");
 }

@@ -81,6 +81,27 @@ fn redirect_that_policy_forbids_is_denied_unsent() {
     assert!(failed[0].to_string().contains("denied"), "{}", failed[0]);
 }
 
+/// The hosts of a project bind redirects too.
+#[test]
+fn redirect_that_a_project_forbids_is_denied_unsent() {
+    let inside = Server::at("127.0.0.2", |_, stream| {
+        let _ = stream.write_all(&response("200 OK", "", "secret"));
+    });
+    let location = format!("Location: http://127.0.0.2:{}/\r\n", inside.port());
+    let endpoint = Server::saying("302 Found", &location, "");
+    let home = home(OPEN);
+    std::fs::create_dir(home.workspace().join(".sinew")).unwrap();
+    home.file(".sinew/policy.yaml", "tools: {fetch_url: {allowed_domains: [\"127.0.0.1\"]}}\n");
+    let daemon = Daemon::start_in(home);
+    let result = fetch(&daemon, &endpoint.url("/"));
+    assert_eq!(
+        (&result["metadata"]["refusal"]["code"], detail(&result)),
+        (&json!("domain_not_allowed"), "not_listed"),
+        "{result}"
+    );
+    assert_eq!((endpoint.connections(), inside.connections()), (1, 0));
+}
+
 /// Proxy variables of the environment are ignored.
 #[test]
 fn proxy_of_the_environment_is_not_used() {

@@ -202,6 +202,22 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         run: crate_tests::layers,
     },
     Campaign {
+        name: "merging",
+        promise: "merging policy layers is associative",
+        target: 1_000_000,
+        unit: "triples of layers",
+        guard: "",
+        run: crate_tests::merging,
+    },
+    Campaign {
+        name: "projects",
+        promise: "a project policy never loosens a verdict or what a sandboxed program may access",
+        target: 1_000_000,
+        unit: "calls",
+        guard: "",
+        run: crate_tests::projects,
+    },
+    Campaign {
         name: "schedules",
         promise: "a call runs as approved, once, under every order of events",
         target: 100_000,

@@ -46,6 +46,25 @@ pub(crate) fn layers(session: &Session<'_>) -> Result<Summary> {
     Ok(Summary { figure: session.count, notes: String::new() })
 }
 
+/// Judges random calls with and without random project policies, and compares what sandboxed programs may access.
+pub(crate) fn projects(session: &Session<'_>) -> Result<Summary> {
+    let (count, seed) = (session.count.to_string(), session.seed.to_string());
+    let arguments = ["-p", "governance", "--lib", "project_policy_never_loosens", "--", "--nocapture"];
+    run(session, &arguments, &[("SINEW_PROJECT_CALLS", &count), ("SINEW_PROJECT_SEED", &seed)])?;
+    Ok(Summary {
+        figure: session.count,
+        notes: "in five modes, with what their programs may access".to_owned(),
+    })
+}
+
+/// Merges random layers in both groupings.
+pub(crate) fn merging(session: &Session<'_>) -> Result<Summary> {
+    let (count, seed) = (session.count.to_string(), session.seed.to_string());
+    let arguments = ["-p", "strict_yaml", "--lib", "merging_layers_is_associative", "--", "--nocapture"];
+    run(session, &arguments, &[("SINEW_LAYER_TRIPLES", &count), ("SINEW_LAYER_SEED", &seed)])?;
+    Ok(Summary { figure: session.count, notes: String::new() })
+}
+
 /// Runs the tests of `file_access` by name and with the handles of macOS, and the tests of file tools and of races
 /// against a daemon without `openat2`. The figure counts the tests that passed.
 pub(crate) fn by_name(session: &Session<'_>) -> Result<Summary> {

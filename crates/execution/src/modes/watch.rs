@@ -8,6 +8,7 @@ mod event_counters;
 mod history;
 #[cfg(test)]
 mod ordinary_week;
+mod rehearsal;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -31,6 +32,8 @@ use crate::recorder::Recorder;
 use crate::suspension::{EventSource, MAX_SUSPENDED};
 
 use event_counters::{CountedEvent, EventCounters};
+
+pub use rehearsal::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
 
 /// Interval between samples of the machine.
 const SAMPLE_PERIOD: Duration = Duration::from_secs(5);
@@ -93,18 +96,7 @@ impl ModeWatch {
     /// Evaluates the rules once. At most `max_suspensions` callers are suspended before the mode changes.
     fn evaluate(&self, sample: Option<&SystemSample>, max_suspensions: usize) -> RuleEvaluation {
         let now = self.now();
-        let mut machine = self.machine();
-        let mut counters = self.counters();
-        counters.discard_expired(now);
-        let mut suspended = Vec::new();
-        while suspended.len() < max_suspensions
-            && let Some((source, reason)) = find_sole_cause(&machine, &counters, sample, now)
-        {
-            counters.discard_refusals_of(&source.key);
-            suspended.push((source, reason));
-        }
-        let action = machine.observe(now, |need| read_metric(&counters, sample, now, need, None));
-        RuleEvaluation { suspended, action }
+        RuleEvaluation::at(now, &mut self.machine(), &mut self.counters(), sample, max_suspensions)
     }
 }
 
@@ -113,6 +105,27 @@ struct RuleEvaluation {
     /// Callers to suspend, each with the reason of the mode change that this replaces.
     suspended: Vec<(EventSource, String)>,
     action: Option<TransitionAction>,
+}
+
+impl RuleEvaluation {
+    fn at(
+        now: Duration,
+        machine: &mut ModeMachine,
+        counters: &mut EventCounters,
+        sample: Option<&SystemSample>,
+        max_suspensions: usize,
+    ) -> Self {
+        counters.discard_expired(now);
+        let mut suspended = Vec::new();
+        while suspended.len() < max_suspensions
+            && let Some((source, reason)) = find_sole_cause(machine, counters, sample, now)
+        {
+            counters.discard_refusals_of(&source.key);
+            suspended.push((source, reason));
+        }
+        let action = machine.observe(now, |need| read_metric(counters, sample, now, need, None));
+        RuleEvaluation { suspended, action }
+    }
 }
 
 /// Reads a metric, without the events of the `excluded` caller.

@@ -1,6 +1,6 @@
 //! Finds paths that are forbidden to one tool but open to another with the same effect: a file that
 //! `read_file` may not read but another tool or a program can show, or one that `write_file` may not write
-//! but another tool can remove.
+//! but another tool can remove. Also finds lists of hosts that another tool bypasses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,6 +17,7 @@ use tool::{Mode, ToolDefinition};
 use super::LintFindings;
 use super::cover_index::CoverIndex;
 
+mod host_scope;
 mod project_paths;
 mod write_scope;
 
@@ -50,6 +51,18 @@ pub fn lint_between<'a>(
     project_paths::check(&mut findings, &tools);
     write_scope::check(&mut findings, &tools, workspaces);
     findings.findings.sort_by_key(|found| found.line);
+    findings.findings
+}
+
+/// Returns the lists of hosts of `fetch_url` that another of these tools bypasses.
+pub fn lint_host_lists<'a>(
+    policy: &Policy,
+    definitions: impl IntoIterator<Item = &'a ToolDefinition>,
+) -> Vec<DocumentError> {
+    let tools: Vec<EffectivePolicy<'_>> =
+        definitions.into_iter().map(|tool| EffectivePolicy::new(policy, tool)).collect();
+    let mut findings = LintFindings { policy, findings: Vec::new() };
+    host_scope::check(&mut findings, &tools);
     findings.findings
 }
 

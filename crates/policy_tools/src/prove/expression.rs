@@ -85,7 +85,10 @@ impl Question {
                 error(format!("`{host}` is not a host"), "write example.org, *.example.org or *")
             })?),
             ["run", _, ..] => Effect::Run(rest.iter().skip(1).filter(|word| *word != "*").cloned().collect()),
-            ["write" | "read" | "reach" | "run", ..] => return Err(grammar("the question is not complete")),
+            ["write" | "read" | "reach" | "run"] => return Err(grammar("the question is not complete")),
+            ["write" | "read", "below", _, more, ..] | ["write" | "read" | "reach", _, more, ..] => {
+                return Err(grammar(&format!("`{more}` is not expected there")));
+            }
             [] => return Err(grammar("there is no question")),
             [other, ..] => {
                 let near = nearest_word(other, ["write", "read", "reach", "run"]);
@@ -217,6 +220,9 @@ mod tests {
         check("wirte below x", "error: `wirte` is not an effect; did you mean `write`?");
         check("write below", "Write /w/below None Either None");
         check("read", "error: the question is not complete");
+        check("write under src", "error: `src` is not expected there");
+        check("write below src twice without human", "error: `twice` is not expected there");
+        check("reach a.org b.org", "error: `b.org` is not expected there");
         check("reach -", "error: `-` is not a host");
         check("read /x in PANIC", "error: `PANIC` is not a mode");
         check("read 'x", "error: the quote ' is not closed");

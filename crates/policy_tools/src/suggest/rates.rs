@@ -14,6 +14,8 @@ use super::tool_record::ToolRecord;
 use super::user_file_edit::ToolKey;
 use super::{SuggestContext, Suggestion, SuggestionKind};
 
+/// Fewest calls that show a rate.
+const MIN_TOOL_CALLS: usize = 20;
 /// Lowest limit that is suggested.
 const MIN_LIMIT: u32 = 10;
 /// Suggested limit, as a multiple of the highest recorded count.
@@ -24,6 +26,9 @@ const MIN_REDUCTION: u32 = 2;
 pub(super) fn find(context: &SuggestContext<'_>, tool: &ToolRecord<'_>) -> Option<Suggestion> {
     let rules = EffectivePolicy::new(context.policy, tool.definition).rules?;
     let (limit, _) = rules.calls_per_hour.as_ref().filter(|_| rules.shadow.is_none())?;
+    if tool.permitted().count() < MIN_TOOL_CALLS {
+        return None;
+    }
     let before = tool.permitted().map(|judged| judged.facts.counts().tool_last_hour).max()?;
     let peak = before.checked_add(1)?;
     let was_reached = tool
@@ -41,10 +46,14 @@ pub(super) fn find(context: &SuggestContext<'_>, tool: &ToolRecord<'_>) -> Optio
     effect.changes_nothing().then(|| Suggestion {
         kind: SuggestionKind::Rate,
         tool: tool.name().to_owned(),
-        summary: format!("{}: {limit} calls an hour are permitted, at most {peak} were made", tool.name()),
-        evidence: vec![format!(
-            "{suggested} an hour is {HEADROOM} times the highest rate, and at least {MIN_LIMIT}"
-        )],
+        summary: format!(
+            "{}: {limit} calls an hour are permitted, the most in an hour were {peak}",
+            tool.name()
+        ),
+        evidence: vec![match suggested {
+            MIN_LIMIT => format!("{MIN_LIMIT} an hour is the lowest limit that is suggested"),
+            _ => format!("{suggested} an hour is {HEADROOM} times the highest rate"),
+        }],
         caution: None,
         change: Some((PolicyFile::Tools, text)),
         effect,

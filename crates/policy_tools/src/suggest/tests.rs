@@ -379,3 +379,15 @@ fn forbidding_rules_are_never_suggested_for_removal() {
     }
     assert!(record.suggest().suggestions.is_empty(), "{:#?}", record.suggest().suggestions);
 }
+
+#[test]
+fn few_calls_show_no_rate() {
+    let limits = |calls: i64| {
+        let mut record = PlantedRecord::new("tools:\n  read_file: {rate_limit_per_hour: 300}\n");
+        for number in 0..calls {
+            record.add("read_file", number, "ws/a.txt", 0);
+        }
+        record.suggest().suggestions.len()
+    };
+    assert_eq!((limits(19), limits(20)), (0, 1));
+}

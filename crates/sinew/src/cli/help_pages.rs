@@ -79,7 +79,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &["sinew mode get", "sinew mode set ALERT --reason 'reviewing a pull request'", "sinew mode history"],
     ),
     ("lockdown", &["sinew lockdown --reason 'unknown calls'"]),
-    ("allow", &["sinew allow 01a1f24b-e846-732d-90cf-f1b35264263a"]),
+    ("allow", &["sinew allow", "sinew allow 01a1f24b-e846-732d-90cf-f1b35264263a"]),
     (
         "policy",
         &[

@@ -13,10 +13,10 @@ use super::{JsonArgs, PinArgs, mode_parser};
 
 #[derive(Args)]
 pub(crate) struct AllowArgs {
-    /// Id of the refused call, from the reply or the ledger.
-    pub(crate) call_id: String,
+    /// Whole id of the refused call, from the reply or the ledger. Without it, the last refused calls are listed.
+    pub(crate) call_id: Option<String>,
     /// Write the change without a confirmation prompt: the narrowest one, or the one of `--choose`.
-    #[arg(long)]
+    #[arg(long, requires = "call_id")]
     pub(crate) yes: bool,
     /// Number of the proposal to write, as they are listed.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
@@ -100,9 +100,10 @@ pub(crate) enum PolicyCommand {
     },
     /// Compare another policy with the current one and list the recorded calls it would decide differently.
     Replay {
-        /// Folder with the files of the other policy.
-        #[arg(long, value_name = "DIR")]
-        against: PathBuf,
+        /// Other policy: a folder of governance files, one such file (your other files stay), `built-in`, or
+        /// `effective` for calls that were recorded under an earlier policy.
+        #[arg(long, value_name = "POLICY")]
+        against: String,
         /// Earliest time of the calls: `7d` or `12h` ago, or a time such as 2026-01-31T12:00:00Z.
         #[arg(long, value_name = "WHEN", value_parser = moment, default_value = "7d")]
         since: Timestamp,

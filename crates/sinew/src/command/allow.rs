@@ -7,6 +7,7 @@
 mod proposal;
 mod recent_calls;
 mod refused_call;
+mod refused_calls;
 
 use execution::ConfigSnapshot;
 use governance::files::VerdictKind;
@@ -40,7 +41,8 @@ struct ShownProposal {
 
 pub(crate) fn run(args: &AllowArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    let refused = RefusedCallRecord::find(&context, &args.call_id)?;
+    let Some(id) = &args.call_id else { return refused_calls::list(&context, args.output) };
+    let refused = RefusedCallRecord::find(&context, id)?;
     let snapshot = compose::config_snapshot(&context, &context.settings()?, WorkspaceSelection::Configured)?;
     let found = refused.replay(&snapshot, &snapshot.policy, &snapshot.workspaces)?;
     if found.verdict == VerdictKind::Allow {

@@ -162,6 +162,9 @@ impl CheckReport {
         self.warnings.extend(policy_tools::lint(policy, definitions.iter().copied().filter(has_own_entry)));
         let all = definitions.into_iter().chain(from_manifests.iter().copied());
         self.warnings.extend(policy_tools::lint_between(policy, all, workspaces));
+        // Without the tools of hosts: they are judged only if the hook is installed there.
+        let own = registry.definitions().map(AsRef::as_ref).chain(from_manifests.iter().copied());
+        self.warnings.extend(policy_tools::lint_host_lists(policy, own));
     }
 
     /// Records services from the settings that the policy refuses, and warns about them.

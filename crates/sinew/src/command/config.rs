@@ -17,6 +17,8 @@ use crate::setting_sources::{self, SettingOrigin, SettingRow};
 use crate::table::Table;
 use crate::terminal::escape_invisible_line;
 
+pub(super) use change::policy_file_with;
+
 pub(crate) fn run(command: &ConfigCommand) -> Result<ExitKind, CommandError> {
     match command {
         ConfigCommand::Show(args) if args.effective => effective::show(args.output),

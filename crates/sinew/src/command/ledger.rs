@@ -271,7 +271,7 @@ pub(crate) fn record_subject(record: &Value) -> String {
 }
 
 /// Returns the target of a call: its command, its host, or its first path.
-fn call_target(record: &Value) -> String {
+pub(crate) fn call_target(record: &Value) -> String {
     let first = |key: &str| record.pointer(&format!("/facts/{key}/0"));
     if let Some(words) = first("commands").and_then(Value::as_array) {
         let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();

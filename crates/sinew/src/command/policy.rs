@@ -2,6 +2,7 @@
 //! a call and records nothing.
 
 mod diff;
+mod mode_rules;
 mod prove;
 mod record;
 mod replay;

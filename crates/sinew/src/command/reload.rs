@@ -127,17 +127,36 @@ fn show_change(change: &Value) -> Result<(), CommandError> {
     print_result_line(format!("{sign} {text}{place}"))
 }
 
-/// Makes a running daemon read a file that a command has edited, and shows what is in effect and what waits.
-pub(crate) fn show_edit(context: &CommandContext) -> Result<(), CommandError> {
+/// State of an edit after the daemon has read the files again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EditState {
+    /// No daemon runs, so the next one reads the files.
+    NoDaemon,
+    /// The daemon applies the whole edit.
+    Applied,
+    /// A part of the files waits for the operator, or could not be applied.
+    NotApplied,
+}
+
+/// Makes a running daemon read a file that a command has edited, and shows what is in effect and what waits. On a
+/// terminal, the operator can accept what waits.
+pub(crate) fn show_edit(context: &CommandContext) -> Result<EditState, CommandError> {
     if !context.is_daemon_ready() {
-        return Ok(());
+        return Ok(EditState::NoDaemon);
     }
-    let report = context.request_control("control/reload", json!({}))?;
+    let mut report = context.request_control("control/reload", json!({}))?;
     show_changes(&report)?;
+    if result_of(&report) == Some("waiting") && is_interactive() && confirm("apply the waiting changes?") {
+        let seen = json!({"accept": report.get("candidate")});
+        report = pin::PinSource::Terminal.request_control(context, "control/reload", seen)?;
+    }
     match result_of(&report) {
-        // The daemon has read the file by itself in the meantime.
-        Some("unchanged" | "applied") => print_result_line("the running daemon has applied the change"),
-        _ => show_result(&report),
+        // The daemon may have read the file by itself in the meantime.
+        Some("unchanged" | "applied") => {
+            print_result_line("the running daemon has applied the change")?;
+            Ok(EditState::Applied)
+        }
+        _ => show_result(&report).map(|()| EditState::NotApplied),
     }
 }
 

@@ -12,7 +12,7 @@ use tool::ToolDefinition;
 
 use crate::accepted_config;
 use crate::cli::{JsonArgs, WorkspaceCommand};
-use crate::command::reload::{self, ChangeState};
+use crate::command::reload::{self, ChangeState, EditState};
 use crate::command::{check, init};
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
@@ -33,7 +33,7 @@ pub(crate) fn run(command: WorkspaceCommand) -> Result<ExitKind, CommandError> {
             };
             // Write the policy first, so that the folder is never a workspace without its policy.
             if let Some(preset) = preset {
-                preset.write(&context.folder().join(&dir).components().collect::<PathBuf>())?;
+                preset.write(&addable_folder(&context, &dir, access)?)?;
             }
             add(&context, &dir, access)
         }
@@ -49,11 +49,7 @@ pub(crate) fn add(
     dir: &Path,
     access: WorkspaceAccessSetting,
 ) -> Result<(), CommandError> {
-    let path = file_access::canonical_directory(dir).map_err(|error| {
-        CommandError::usage(format!("`{}` cannot be a workspace: {error}", dir.display()))
-    })?;
-    reserved_folders::check_workspace(context.home(), &path, access)
-        .map_err(|why| CommandError::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
+    let path = addable_folder(context, dir, access)?;
     if init::is_uninitialised(context) {
         init::write_settings(context)?;
     }
@@ -83,13 +79,29 @@ pub(crate) fn add(
         ));
     }
     let shown = escape_invisible_line(&path.to_string_lossy());
-    print_result_line(format!("callers may {} in {shown}", access_words(compose::to_policy_access(access))))?;
-    if context.is_daemon_ready() {
-        print_message("run `sinew reload --accept` to let the running daemon use it");
-    } else if accepted_config::has_accepted_copy(context.home()) {
-        print_message("run `sinew reload --accept` after the next start to use it");
+    let may = format!("callers may {} in {shown}", access_words(compose::to_policy_access(access)));
+    match reload::show_edit(context)? {
+        EditState::Applied => print_result_line(may),
+        EditState::NotApplied => print_result_line(format!("{may} after `sinew reload --accept`")),
+        EditState::NoDaemon if accepted_config::has_accepted_copy(context.home()) => {
+            print_result_line(format!("{may} after the next start and `sinew reload --accept`"))
+        }
+        EditState::NoDaemon => print_result_line(may),
     }
-    Ok(())
+}
+
+/// Returns the canonical path of a folder that can be a workspace.
+fn addable_folder(
+    context: &CommandContext,
+    dir: &Path,
+    access: WorkspaceAccessSetting,
+) -> Result<PathBuf, CommandError> {
+    let path = file_access::canonical_directory(dir).map_err(|error| {
+        CommandError::usage(format!("`{}` cannot be a workspace: {error}", dir.display()))
+    })?;
+    reserved_folders::check_workspace(context.home(), &path, access)
+        .map_err(|why| CommandError::usage(format!("`{}` cannot be a workspace: {why}", path.display())))?;
+    Ok(path)
 }
 
 fn list(context: &CommandContext, output: JsonArgs) -> Result<(), CommandError> {

@@ -1,5 +1,6 @@
 //! Finds paths that a project forbids to `read_file` or `write_file` only, although another tool has the same effect.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use governance::rules::{EffectivePolicy, ListedPattern, own_part};
@@ -28,9 +29,9 @@ fn check_effect(
         tools.iter().filter(|tool| !is_owner(tool) && has_effect(tool) && runs_in_some_mode(tool)).collect();
     for forbidden in own_part(own.forbidden_paths()) {
         let open = others.iter().filter(|tool| may_reach(tool, root, forbidden, verb == "change"));
-        let open: Vec<&str> = open.map(|tool| tool.definition.name().as_str()).collect();
+        let open: BTreeSet<&str> = open.map(|tool| tool.definition.name().as_str()).collect();
         if !open.is_empty() {
-            let names = open.join(", ");
+            let names = open.into_iter().collect::<Vec<_>>().join(", ");
             let message = format!("`{}` is forbidden here, but may still be open to {names}", forbidden.text);
             let fix = format!("if no tool may {verb} it, add it to `forbidden_paths` of {names} too");
             findings.add(&forbidden.rule, &message, &fix);

@@ -1,5 +1,6 @@
 //! Finds tools that bypass the `allowed_paths` of `write_file`: they may write elsewhere.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use governance::Workspaces;
@@ -45,6 +46,8 @@ pub(super) fn check(findings: &mut LintFindings<'_>, tools: &[EffectivePolicy<'_
 }
 
 fn report(findings: &mut LintFindings<'_>, scope: &PathList, open: &[&str], fix: &str) {
+    // Two hosts may have a tool that is judged by the entry of the same name.
+    let open: BTreeSet<&str> = open.iter().copied().collect();
     if !open.is_empty() {
         let placed: Vec<String> = open.iter().map(|tool| findings.with_line(tool)).collect();
         let message = format!("may be bypassed: {} may write to other paths", placed.join(", "));

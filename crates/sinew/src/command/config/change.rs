@@ -7,15 +7,17 @@ use governance::suggested_change::PolicyFile;
 use serde_json::{Value, json};
 use server::settings::Settings;
 use strict_yaml::YamlNode;
+use tool::text::nearest_word;
 
 use crate::cli::JsonArgs;
+use crate::command::allow::{painted, unified};
 use crate::command::{init, reload, schema};
 use crate::command_context::CommandContext;
 use crate::compose;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
 use crate::table::Table;
-use crate::terminal::{escape_invisible_line, print_result_line};
+use crate::terminal::{escape_invisible, escape_invisible_line, print_result_line};
 
 use super::{setting_rows, value_text};
 
@@ -28,6 +30,23 @@ const FILES: [(&str, &str); 5] = [
     ("guardrails", "governance/guardrails.yaml"),
 ];
 
+/// Top-level keys of the policy files.
+const POLICY_KEYS: [(&str, PolicyFile); 13] = [
+    ("tools", PolicyFile::Tools),
+    ("tool_categories", PolicyFile::Tools),
+    ("forbidden_paths", PolicyFile::Tools),
+    ("path_sets", PolicyFile::Tools),
+    ("command_sets", PolicyFile::Tools),
+    ("host_sets", PolicyFile::Tools),
+    ("modes", PolicyFile::Modes),
+    ("transition_rules", PolicyFile::Modes),
+    ("content_filtering", PolicyFile::Safety),
+    ("outbound_gateway", PolicyFile::Safety),
+    ("rate_limits", PolicyFile::Safety),
+    ("human_approval", PolicyFile::Safety),
+    ("sessions", PolicyFile::Safety),
+];
+
 /// File that holds a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ConfigKeyFile {
@@ -38,16 +57,8 @@ enum ConfigKeyFile {
 impl ConfigKeyFile {
     /// Finds the file by the outermost key. The settings have the keys that no policy file has.
     fn of(key: &str) -> ConfigKeyFile {
-        match key.split('.').next().unwrap_or_default() {
-            "tools" | "tool_categories" | "forbidden_paths" | "path_sets" | "command_sets" | "host_sets" => {
-                ConfigKeyFile::Policy(PolicyFile::Tools)
-            }
-            "modes" | "transition_rules" => ConfigKeyFile::Policy(PolicyFile::Modes),
-            "content_filtering" | "outbound_gateway" | "rate_limits" | "human_approval" | "sessions" => {
-                ConfigKeyFile::Policy(PolicyFile::Safety)
-            }
-            _ => ConfigKeyFile::Settings,
-        }
+        let outermost = key.split('.').next().unwrap_or_default();
+        policy_file_with(outermost).map_or(ConfigKeyFile::Settings, ConfigKeyFile::Policy)
     }
 
     fn path(self, context: &CommandContext) -> PathBuf {
@@ -56,6 +67,11 @@ impl ConfigKeyFile {
             ConfigKeyFile::Policy(file) => context.home().config_dir().join("governance").join(file.name()),
         }
     }
+}
+
+/// Returns the policy file that has this key at its top level.
+pub(crate) fn policy_file_with(key: &str) -> Option<PolicyFile> {
+    POLICY_KEYS.into_iter().find(|(name, _)| *name == key).map(|(_, file)| file)
 }
 
 pub(super) fn show_paths(output: JsonArgs) -> Result<ExitKind, CommandError> {
@@ -105,15 +121,33 @@ fn find_value<'n>(node: &'n YamlNode, path: &str) -> Option<&'n YamlNode> {
     })
 }
 
-/// Splits a key at its dots. The name of a tool may contain dots, so the keys of a tool are found by the last word.
-fn keys_of(key: &str) -> Vec<String> {
+/// Splits a key at its dots. The name of a tool may contain dots, so the keys of a tool are found by the last word, or by the
+/// name before it.
+fn keys_of(key: &str, is_tool: impl Fn(&str) -> bool) -> Vec<String> {
     let words = |text: &str| text.split('.').map(str::to_owned).collect::<Vec<_>>();
     let Some(rest) = key.strip_prefix("tools.") else { return words(key) };
     let schema: Value = schema::schema_text("tools").and_then(|text| text.parse().ok()).unwrap_or_default();
     let is_tool_key = |word: &str| schema.pointer(&format!("/$defs/ToolEntry/properties/{word}")).is_some();
-    let split = rest.rsplit_once('.').filter(|(_, last)| is_tool_key(last));
+    let split = rest.rsplit_once('.').filter(|(tool, last)| is_tool_key(last) || is_tool(tool));
     let parts = split.map_or(vec!["tools", rest], |(tool, last)| vec!["tools", tool, last]);
     parts.into_iter().map(str::to_owned).collect()
+}
+
+/// Refuses a key that neither the settings nor a policy file has.
+fn check_outermost_key(key: &str, file: ConfigKeyFile) -> Result<(), CommandError> {
+    let outermost = key.split('.').next().unwrap_or_default();
+    let schema = schemars::schema_for!(server::settings::DaemonSettingsFile).to_value();
+    let settings = schema.pointer("/properties").and_then(Value::as_object).into_iter().flatten();
+    let settings: Vec<&str> = settings.map(|(name, _)| name.as_str()).collect();
+    if file != ConfigKeyFile::Settings || settings.contains(&outermost) {
+        return Ok(());
+    }
+    let known: Vec<&str> = settings.into_iter().chain(POLICY_KEYS.map(|(name, _)| name)).collect();
+    let problem = CommandError::usage(format!("there is no key `{}`", escape_invisible_line(outermost)));
+    Err(problem.with_hint(match nearest_word(outermost, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("the keys are {}", known.join(", ")),
+    }))
 }
 
 pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
@@ -121,14 +155,26 @@ pub(super) fn set(key: &str, value: &str) -> Result<ExitKind, CommandError> {
     let file = ConfigKeyFile::of(key);
     let path = file.path(&context);
     let text = read_or_empty(&path)?;
-    let keys = keys_of(key);
+    check_outermost_key(key, file)?;
+    let policy = compose::read_policy(&context)?.ok();
+    let listed = policy.and_then(|policy| policy.merged_document(PolicyFile::Tools).tree().ok());
+    let is_tool =
+        |name: &str| listed.as_ref().is_some_and(|tree| find_value(tree, &format!("tools.{name}")).is_some());
+    let keys = keys_of(key, is_tool);
     let changed = policy_tools::replace_value(&text, &keys, value).ok_or_else(|| {
         let problem = CommandError::configuration("the file is written in a way this command cannot edit");
         problem.with_hint(format!("edit `{key}` in {} by hand, or run `sinew config edit`", path.display()))
     })?;
     check_loads(&context, file, &changed)?;
+    if changed == text {
+        print_result_line("nothing was changed: the file has this value already")?;
+        return Ok(ExitKind::Done);
+    }
     init::replace_atomically(&path, &changed)?;
-    print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
+    // A value replaces the one before it, also `{add: [...]}`, so the person sees what goes.
+    let shown = path.to_string_lossy();
+    print_result_line(painted(&escape_invisible(&unified(&shown, &text, &changed))))?;
+    print_result_line(format!("wrote {}", escape_invisible_line(&shown)))?;
     reload::show_edit(&context)?;
     Ok(ExitKind::Done)
 }
@@ -207,9 +253,11 @@ mod tests {
             ("tools.git.status.memory_mb", &["tools", "git.status", "memory_mb"]),
             ("tools.git.status", &["tools", "git.status"]),
             ("tools.read_file", &["tools", "read_file"]),
+            ("tools.read_file.memry_mb", &["tools", "read_file", "memry_mb"]),
+            ("tools.my.tool", &["tools", "my.tool"]),
             ("outbound_gateway.allowed_domains", &["outbound_gateway", "allowed_domains"]),
         ] {
-            assert_eq!(keys_of(key), expect, "{key}");
+            assert_eq!(keys_of(key, |tool| tool == "read_file"), expect, "{key}");
         }
     }
 }

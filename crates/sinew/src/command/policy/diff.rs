@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use execution::ConfigSnapshot;
 use governance::Policy;
+use governance::policy_environment::PolicyEnvironment;
 use governance::suggested_change::PolicyFile;
 use policy_tools::prove::{PolicyDiff, VerdictChange, diff_policies};
 use policy_tools::{PolicyDifference, PolicyEffect};
 use serde_json::json;
+use strict_yaml::Document;
 use tool::ToolDefinition;
 
 use crate::cli::JsonArgs;
+use crate::command::config;
 use crate::command_context::CommandContext;
 use crate::compose::{self, WorkspaceSelection};
 use crate::exit::{CommandError, ExitKind};
@@ -45,7 +48,7 @@ pub(super) fn run(
 }
 
 /// Returns the policy with this name, on this machine and with the project policies of the workspaces.
-fn policy_named(
+pub(super) fn policy_named(
     context: &CommandContext,
     snapshot: &ConfigSnapshot,
     name: &str,
@@ -56,23 +59,36 @@ fn policy_named(
         "effective" => return Ok(snapshot.policy.clone()),
         "built-in" => Policy::embedded(&environment),
         _ if path.is_dir() => Policy::load(path, &environment),
-        _ => {
-            let file_name = path.file_name().and_then(|name| name.to_str());
-            let Some(file) = PolicyFile::ALL.into_iter().find(|file| Some(file.name()) == file_name) else {
-                let names = PolicyFile::ALL.map(PolicyFile::name).join(", ");
-                let hint = format!("name a folder, a file called {names}, `effective` or `built-in`");
-                return Err(CommandError::usage(format!("`{name}` is not a policy")).with_hint(hint));
-            };
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| CommandError::failed(format!("`{name}` cannot be read: {error}")))?;
-            return snapshot
-                .policy
-                .with_user_text(file, &text, &environment)
-                .map_err(CommandError::configuration);
-        }
+        _ => return file_policy(snapshot, path, &environment),
     };
     let loaded = loaded.map_err(CommandError::configuration)?.on_the_machine_of(&snapshot.policy);
     loaded.with_projects(&snapshot.workspaces, &environment).map_err(CommandError::configuration)
+}
+
+/// Returns the current policy with another text for one of its files. Its name or its keys tell which one.
+fn file_policy(
+    snapshot: &ConfigSnapshot,
+    path: &Path,
+    environment: &PolicyEnvironment,
+) -> Result<Policy, CommandError> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let problem = CommandError::usage(format!("`{name}` is not a policy: {error}"));
+        problem.with_hint("name a folder, a file, `effective` or `built-in`")
+    })?;
+    let file_name = path.file_name().and_then(|name| name.to_str());
+    let by_name = PolicyFile::ALL.into_iter().find(|file| Some(file.name()) == file_name);
+    let Some(file) = by_name.or_else(|| file_with_keys_of(&text)) else {
+        let names = PolicyFile::ALL.map(PolicyFile::name).join(", ");
+        let problem = CommandError::usage(format!("`{name}` is not a policy: it has no key of {names}"));
+        return Err(problem.with_hint("name a folder, a file, `effective` or `built-in`"));
+    };
+    snapshot.policy.with_user_text(file, &text, environment).map_err(CommandError::configuration)
+}
+
+fn file_with_keys_of(text: &str) -> Option<PolicyFile> {
+    let tree = Document::from_text("policy", text).ok()?.tree().ok()?;
+    tree.entries().iter().find_map(|(key, _)| config::policy_file_with(&key.value))
 }
 
 fn show(diff: &PolicyDiff) -> Result<(), CommandError> {

@@ -206,7 +206,7 @@ fn show_proposal(
     match (written, args.apply) {
         (Some(path), is_applied) => {
             print_result_line(format!("wrote {}", escape_invisible_line(&path.to_string_lossy())))?;
-            if is_applied { reload::show_edit(command_context) } else { Ok(()) }
+            if is_applied { reload::show_edit(command_context).map(drop) } else { Ok(()) }
         }
         (None, _) => print_result_line(
             "Write it with `--write FILE` to review it as a file, or with `--apply` to your tools.yaml.",

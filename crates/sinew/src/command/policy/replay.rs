@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use execution::ConfigSnapshot;
+use execution::{ConfigSnapshot, RuleRehearsal};
 use governance::Policy;
 use governance::files::VerdictKind;
 use guardrail::CuratedGuardrails;
@@ -25,6 +25,9 @@ use crate::terminal::{
     print_result_line,
 };
 use crate::units;
+
+use super::diff::policy_named;
+use super::mode_rules;
 
 /// Number of calls shown for each kind of change. All are counted.
 const SAMPLES: usize = 5;
@@ -62,14 +65,12 @@ struct ReplayedCall {
 
 pub(crate) fn run(
     context: &CommandContext,
-    against: &Path,
+    against: &str,
     since: Timestamp,
     output: JsonArgs,
 ) -> Result<ExitKind, CommandError> {
     let snapshot = compose::config_snapshot(context, &context.settings()?, WorkspaceSelection::Configured)?;
-    let loaded =
-        Policy::load(against, &compose::policy_environment(context)).map_err(CommandError::configuration)?;
-    let candidate = loaded.on_the_machine_of(&snapshot.policy);
+    let candidate = policy_named(context, &snapshot, against)?;
     let definitions = definitions(&snapshot);
     candidate.check_tools(definitions.iter().copied()).map_err(CommandError::configuration)?;
     let folder = compose::ledger_dir(context);
@@ -83,8 +84,14 @@ pub(crate) fn run(
         tallies.map_err(read_error(&folder))?.into_iter().fold(ReplayTally::default(), ReplayTally::and);
     drop(line);
     let mut differences = compare_policies((&snapshot.policy, &candidate), &snapshot.workspaces, definitions);
-    differences.extend(curated_map_differences(against, &snapshot)?);
-    if output.json { tally.print_json(&differences) } else { tally.print_summary(&differences) }?;
+    differences.extend(curated_map_differences(Path::new(against), &snapshot)?);
+    let rehearsal = mode_rules::rehearse(context, &snapshot, &candidate, since)?;
+    if output.json {
+        tally.print_json(&differences, &rehearsal)?;
+    } else {
+        tally.print_summary(&differences)?;
+        mode_rules::show(&rehearsal)?;
+    }
     Ok(ExitKind::Done)
 }
 
@@ -151,13 +158,17 @@ impl ReplayTally {
         self
     }
 
-    fn print_json(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {
+    fn print_json(
+        &self,
+        differences: &[PolicyDifference],
+        rehearsal: &RuleRehearsal,
+    ) -> Result<(), CommandError> {
         let changed = self.changed.iter().map(|((tool, was, verdict), calls)| {
             json!({"tool": tool, "was": was, "becomes": verdict, "calls": calls.count,
                 "samples": calls.samples.iter().rev().collect::<Vec<_>>()})
         });
         render::print_json(json!({"same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
-            "changed": changed.collect::<Vec<_>>(), "differences": differences}))
+            "changed": changed.collect::<Vec<_>>(), "differences": differences, "mode_rules": rehearsal}))
     }
 
     fn print_summary(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {
