@@ -16,6 +16,7 @@ mod layer;
 pub mod ledger_queries;
 mod limits;
 mod look_up;
+pub mod mode_rules;
 mod modes;
 mod nudge;
 mod offload;
@@ -49,9 +50,7 @@ pub use calls::{CallState, CallStatus, CancelOutcome, ConnectionLoss};
 pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
-pub use modes::{
-    ConditionPeak, ModeCause, ModeChangeResult, ModeError, RuleReaction, RuleRehearsal, RuleResponse,
-};
+pub use modes::{ModeCause, ModeChangeResult, ModeError};
 pub use recorder::StartConfiguration;
 pub use request_slots::RequestSlots;
 pub use secret_screening::redactor;
