@@ -17,6 +17,7 @@ mod layer;
 pub mod ledger_queries;
 mod limits;
 mod look_up;
+pub mod mode_rules;
 mod modes;
 mod nudge;
 mod offload;
@@ -50,9 +51,7 @@ pub use config_snapshot::{ConfigSnapshot, ManifestProblem, ToolFilter};
 pub use console::OpenConsole;
 pub use explain::{ExplainedVerdict, Explanation, ExplanationAudience};
 pub use layer::{LayerParts, ToolExecutionLayer};
-pub use modes::{
-    ConditionPeak, ModeCause, ModeChangeResult, ModeError, RuleReaction, RuleRehearsal, RuleResponse,
-};
+pub use modes::{ModeCause, ModeChangeResult, ModeError};
 pub use recorder::StartConfiguration;
 pub use request_slots::RequestSlots;
 pub use secret_screening::redactor;

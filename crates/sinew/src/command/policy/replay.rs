@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use execution::{ConfigSnapshot, RuleRehearsal};
+use execution::ConfigSnapshot;
+use execution::mode_rules::RuleRehearsal;
 use governance::Policy;
 use governance::files::VerdictKind;
 use guardrail::CuratedGuardrails;

@@ -1,0 +1,3 @@
+//! Replay of the mode rules over recorded calls.
+
+pub use crate::modes::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
