@@ -70,8 +70,8 @@ pub struct RecordedDecision {
     /// Redacted facts that the decision was based on, in an entry that was read.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
-    /// The same as JSON text, in an entry that is to be written: the writer adds it as the member `facts`. A value costs
-    /// dozens of allocations, and every call waits for its record.
+    /// Redacted facts as JSON text, in an entry that is to be written: the writer adds them as the member `facts`. A
+    /// value costs dozens of allocations, and every call waits for its record.
     #[serde(skip)]
     pub facts_json: String,
 }
