@@ -150,7 +150,8 @@ class Daemon:
     def fill(self) -> None:
         (self.workspace / "note.txt").write_text("hello\nworld\n")
         (self.workspace / "long.txt").write_text("0123456789abcdef\n" * 40_000)
-        (self.workspace / "app.log").write_text("2026-11-18T10:00:00Z ERROR out of cheese\n")
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        (self.workspace / "app.log").write_text(f"{now} ERROR out of cheese\n")
         (self.workspace / "app.py").write_text("import os\n")
         package = {"name": "p", "version": "1.0.0", "scripts": {"test": "echo 1 passing"}}
         (self.workspace / "package.json").write_text(json.dumps(package))

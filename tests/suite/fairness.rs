@@ -223,15 +223,6 @@ fn read_does_not_wait_for_long_runs_of_others() {
         crate::sandbox::home("    timeout_seconds: 120\n  read_file:\n    allowed_in_modes: [NORMAL]\n");
     home.file("a.txt", "x");
     let daemon = Daemon::start_in(home);
-    let mut long: Vec<Bridge> = (0..4).map(|_| Bridge::start(daemon.home(), &[])).collect();
-    for bridge in &mut long {
-        bridge.handshake();
-        let params = json!({"tool_name": "run_command", "arguments": {"command": ["sleep", "60"]}});
-        for id in 100..164 {
-            let run = json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params});
-            bridge.send(&run.to_string());
-        }
-    }
     let states = || {
         let calls = daemon.control().request("control/calls.list", &json!({}))["result"]["calls"].clone();
         let of = |state: &str| {
@@ -239,6 +230,20 @@ fn read_does_not_wait_for_long_runs_of_others() {
         };
         (of("running"), of("queued"))
     };
+    let mut long: Vec<Bridge> = (0..4).map(|_| Bridge::start(daemon.home(), &[])).collect();
+    for (number, bridge) in long.iter_mut().enumerate() {
+        bridge.handshake();
+        let params = json!({"tool_name": "run_command", "arguments": {"command": ["sleep", "60"]}});
+        for id in 100..164 {
+            let run = json!({"jsonrpc": "2.0", "id": id, "method": "sinew/execute", "params": params});
+            bridge.send(&run.to_string());
+        }
+        // One caller after the other: callers that arrive together all leave the last slots free for another one.
+        wait_until("all calls of the caller run or wait", || {
+            let (running, queued) = states();
+            running + queued == (number + 1) * 64
+        });
+    }
     // 56 slots are for long calls, and the last of them only for a caller with fewer than three.
     wait_until("the slots for long calls are taken, and the rest waits", || {
         states().0 >= 55 && states().1 > 100

@@ -51,7 +51,7 @@ fn run_folder_open_to_others_is_refused_with_the_remedy() {
 fn second_daemon_is_refused_and_the_first_continues() {
     let daemon = Daemon::start();
     let second = daemon.home().run(&["serve"]);
-    assert_eq!(second.output.status.code(), Some(7), "{second}");
+    assert_eq!(second.output.status.code(), Some(8), "{second}");
     assert!(second.stderr().contains(&daemon.pid().to_string()), "names the running one: {second}");
     assert!(daemon.agent().request("sinew/status", &json!({}))["result"].is_object());
 }

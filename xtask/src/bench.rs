@@ -18,9 +18,11 @@ mod life;
 mod page;
 mod peers;
 mod read;
+mod records;
 mod results;
 mod spawn;
 mod table;
+mod tools;
 mod training;
 mod validator;
 
@@ -78,6 +80,8 @@ enum Part {
     Hook,
     Life,
     Growth,
+    Tools,
+    Records,
     Counts,
     Stages,
 }
@@ -138,6 +142,8 @@ fn measure(root: &Root, binary: &Path, folder: &Path, options: &BenchOptions) ->
             Part::Hook => hook::measure(binary, folder, length, &mut results),
             Part::Life => life::measure(binary, folder, length, &mut results),
             Part::Growth => growth::measure(binary, folder, length, &mut results),
+            Part::Tools => tools::measure(binary, folder, beside, &mut results),
+            Part::Records => records::measure(binary, folder, length, &mut results),
             Part::Counts => counts::count(root, binary, folder, &mut results),
             Part::Stages if length == Length::Quick => Ok(()),
             Part::Stages => MEASURED.iter().try_for_each(|name| stage(root, name)),

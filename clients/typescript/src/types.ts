@@ -1369,6 +1369,20 @@ export interface ControlShutdownResult {
   drain_seconds: number;
 }
 
+export interface ControlRestartParams {
+}
+
+export interface ControlRestartResult {
+  /** true */
+  restarting: boolean;
+  /** version of the installed program */
+  version: string;
+  /** process id, which stays the same */
+  pid: number;
+  /** time that running calls get */
+  drain_seconds: number;
+}
+
 export interface CheckProcessHealthArguments {
   /** Process id. */
   pid?: number | null;
@@ -2638,6 +2652,8 @@ export interface Methods {
   "control/events": { params: ControlEventsParams; result: ControlEventsResult };
   /** Request the same orderly stop as SIGTERM. The reply is sent before the stop. */
   "control/shutdown": { params: ControlShutdownParams; result: ControlShutdownResult };
+  /** Restart in place: check the installed program, then stop like `control/shutdown` and run that program in the same process. The sockets stay open; new connections wait. If the check fails, the daemon continues and the error is `restart_refused` with the reason. The reply is sent before the stop. */
+  "control/restart": { params: ControlRestartParams; result: ControlRestartResult };
 }
 
 /** Types of the built-in tools, by name. */

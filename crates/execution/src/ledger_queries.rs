@@ -1,4 +1,4 @@
-//! Ledger queries for the control socket. All functions block.
+//! Ledger functions for the endpoints. The queries block.
 
 use ledger::entry::NoteEntry;
 use ledger::{ExportPage, LedgerEntry, VerifyReport};
@@ -9,6 +9,11 @@ pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as Ledger
 use crate::layer::ToolExecutionLayer;
 
 impl ToolExecutionLayer {
+    /// Counts the records of all calls in the ledger's anchor. An endpoint calls this before it sends replies.
+    pub fn anchor_records(&self) {
+        self.recorder.ledger.anchor_records();
+    }
+
     /// Returns matching records, newest first.
     pub fn ledger_query(&self, filter: &LedgerFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
         self.recorder.ledger.query(filter)

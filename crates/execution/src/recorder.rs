@@ -64,17 +64,19 @@ pub(crate) fn decision(
         request_digest: call.idempotency_key.as_ref().map(|key| key.request_digest.clone()),
         approval_id,
         rules: permit.rules().to_vec(),
-        facts: facts(call, permit),
+        facts: Value::Null,
+        facts_json: facts_json(call, permit),
     }
 }
 
 /// Redacted decision facts, with a note if the curated map was skipped.
-fn facts(call: &PipelineCall, permit: &Permit) -> Value {
-    let mut facts = permit.facts();
-    if let (Value::Object(facts), Some(note)) = (&mut facts, curated_map_note(call)) {
-        facts.insert("curated_map".to_owned(), note.into());
+fn facts_json(call: &PipelineCall, permit: &Permit) -> String {
+    let mut facts = permit.facts_json();
+    if let Some(note) = curated_map_note(call) {
+        facts.pop();
+        facts.push_str(&format!(r#","curated_map":"{note}"}}"#));
     }
-    redact::shared().redact_owned(facts)
+    redact::shared().redact_json(facts)
 }
 
 /// Note for the ledger if the curated map was skipped.

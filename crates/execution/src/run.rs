@@ -29,6 +29,9 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// a twentieth of that.
 const LAUNCHER_GRACE: Duration = Duration::from_secs(2);
 
+/// Initial capacity for the canonical bytes of an output, enough for most.
+const TYPICAL_OUTPUT_BYTES: usize = 4096;
+
 /// Time for an aborted task to release its resources.
 const ABORT_GRACE: Duration = Duration::from_millis(100);
 
@@ -273,8 +276,11 @@ fn enforce_bounds(
     if let Some(failure) = secret_screening::withheld_output(&output) {
         return Err(failure);
     }
-    let mut canonical = canonical::bytes(&output.value);
-    output.content.iter().for_each(|block| canonical.extend(canonical::bytes(block)));
+    let mut canonical = Vec::with_capacity(TYPICAL_OUTPUT_BYTES);
+    [&output.value]
+        .into_iter()
+        .chain(&output.content)
+        .for_each(|part| canonical::append(&mut canonical, part));
     let bytes = canonical.len() as u64;
     if bytes > most {
         let message = format!("the result has {bytes} bytes; the limit is {most}");

@@ -182,7 +182,7 @@ mod tests {
         let file = fixture.file("ws/file", "content");
         fixture.link("ws/dangling", "nowhere");
         fixture.link("ws/link", &file);
-        fixture.link("folder", &fixture.path("ws"));
+        fixture.link("folder", fixture.path("ws"));
         let _ = open(read(&fixture.path("ws/file")));
         let given_back = |call: SinglePathCall| try_open_cached(call).is_err();
         assert!(given_back(read(&fixture.path("ws/missing"))));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tool::definition::PathAccess;
 use tool::git::GitEntry;
 use tool::text::SharedText;
-use tool::{Arguments, Mode, Refusal, ToolDefinition};
+use tool::{Arguments, Mode, Refusal, ToolDefinition, escaped_json};
 
 use crate::command_rules::RequestedCommand;
 use crate::external_targets::ExternalTargets;
@@ -24,6 +24,8 @@ use crate::situation::{RateCounts, Situation, Workspaces};
 /// Largest set of facts that is recorded for a denial. A refused call costs its caller nothing and must not
 /// fill the ledger, so beyond this size only the mode, the policy and the counts are recorded.
 const MAX_DENIAL_FACTS_BYTES: usize = 16 * 1024;
+/// Initial capacity for facts as text, enough for most.
+const TYPICAL_FACTS_BYTES: usize = 512;
 /// `kind` of a path that was judged by its name alone.
 pub(crate) const UNOPENED_KIND: &str = "unopened";
 /// JSON key of an entry in `hosts` whose URL has no usable host.
@@ -66,6 +68,18 @@ impl SituationFacts {
 
     /// Combines these facts with those of an opened call.
     pub(crate) fn opened_facts(&self, opened: &OpenedCall<Prechecked>) -> Value {
+        json!(self.facts_of(opened))
+    }
+
+    /// Like `opened_facts`, as JSON text without hidden characters.
+    pub(crate) fn opened_facts_json(&self, opened: &OpenedCall<Prechecked>) -> String {
+        let mut text = Vec::with_capacity(TYPICAL_FACTS_BYTES);
+        // Facts consist of numbers and strings, so they can always be serialised, and JSON is UTF-8.
+        let _ = escaped_json::append(&mut text, &self.facts_of(opened));
+        String::from_utf8(text).unwrap_or_default()
+    }
+
+    fn facts_of<'a>(&'a self, opened: &'a OpenedCall<Prechecked>) -> DecisionFacts<'a> {
         let (prechecked, named) = (opened.call(), opened.call().named_targets());
         let paths = opened.paths().iter().zip(&named.path_requests);
         let paths = paths.map(|(path, request)| PathFacts::from_opened(path, request));
@@ -94,16 +108,17 @@ impl SituationFacts {
                 base: relative_base(text, workspaces.base()),
             })
         });
-        self.build_facts(paths.collect(), &ExternalTargets::from_arguments(definition, arguments), arguments)
+        let targets = ExternalTargets::from_arguments(definition, arguments);
+        json!(self.build_facts(paths.collect(), &targets, arguments))
     }
 
-    fn build_facts(
-        &self,
-        paths: Vec<PathFacts<'_>>,
-        targets: &ExternalTargets,
+    fn build_facts<'a>(
+        &'a self,
+        paths: Vec<PathFacts<'a>>,
+        targets: &'a ExternalTargets,
         arguments: &Arguments,
-    ) -> Value {
-        json!(DecisionFacts {
+    ) -> DecisionFacts<'a> {
+        DecisionFacts {
             moment: self.header(),
             paths,
             content_bytes: path_rules::content_bytes(arguments),
@@ -111,7 +126,7 @@ impl SituationFacts {
             hosts: targets.network_targets.iter().map(HostFacts::from_target).collect(),
             would_deny: self.shadow_denial(),
             recording: self.is_recording,
-        })
+        }
     }
 
     fn header(&self) -> FactsHeader<'_> {

@@ -49,7 +49,7 @@ pub(crate) fn path_requests(
                 None if Path::new(text).is_absolute() => Path::new("/").into(),
                 None => return Err(no_base_folder(text)),
             };
-            let (key, text) = (argument.key.as_str().into(), text.into());
+            let (key, text) = (argument.key.clone(), text.into());
             requests.push(PathRequest { key, text, access: argument.access, base });
         }
     }

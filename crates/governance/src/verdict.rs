@@ -238,6 +238,11 @@ impl Permit {
         self.situation_facts.opened_facts(&self.opened)
     }
 
+    /// Like `facts`, as JSON text without hidden characters.
+    pub fn facts_json(&self) -> String {
+        self.situation_facts.opened_facts_json(&self.opened)
+    }
+
     /// Checks the rate limits again with these counts, for the component that counts and reserves in one
     /// step.
     pub fn check_rates(&self, counts: RateCounts) -> Result<(), Denial> {

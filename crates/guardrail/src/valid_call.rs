@@ -122,6 +122,12 @@ impl ValidCall {
     /// The schema has already accepted them, so an error means that type and schema disagree. It is reported
     /// as a crash of the tool.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        // Most arguments need no change, and are read without copying them.
+        if self.session.is_none()
+            && let Ok(typed) = T::deserialize(&self.arguments)
+        {
+            return Ok(typed);
+        }
         let mut arguments = Value::Object(self.tool_arguments());
         normalize_whole_numbers(&mut arguments);
         serde_json::from_value(arguments).map_err(|error| {

@@ -95,7 +95,8 @@ fn decision(n: u64) -> RecordedDecision {
         request_digest: None,
         approval_id: None,
         rules: rules(),
-        facts: serde_json::json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
+        facts: serde_json::Value::Null,
+        facts_json: r#"{"paths":[{"key":"path","canonical":"/home/anna/notes.txt","size":120}]}"#.to_owned(),
     }
 }
 

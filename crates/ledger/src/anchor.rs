@@ -2,8 +2,9 @@
 //! and optionally in a second place. A chain whose end was cut off is still a valid chain; only a separate
 //! count reveals the cut.
 //!
-//! An anchor is one padded line that is overwritten in place after every record. It needs no new disk blocks,
-//! so a full disk does not stop it, and a reader always sees a complete line.
+//! An anchor is one padded line that is overwritten in place after every record, and for the records of reads
+//! before their replies leave. It needs no new disk blocks, so a full disk does not stop it, and a reader
+//! always sees a complete line.
 
 use std::{
     fs::File,
@@ -64,12 +65,15 @@ pub(crate) enum AnchorFlaw {
 impl Anchor {
     /// Renders the sealed, padded line.
     pub(crate) fn render(&self, key: &LedgerKey) -> Vec<u8> {
+        let mut line = Vec::with_capacity(ANCHOR_SIZE);
         // An anchor consists of numbers and strings, so it can always be serialised.
-        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        let _ = serde_json::to_writer(&mut line, self);
         // The closing brace is added again after the seal.
         line.pop();
         let seal = key.seal_anchor(&line);
-        line.extend_from_slice(format!(r#","mac":"{seal}"}}"#).as_bytes());
+        line.extend_from_slice(br#","mac":""#);
+        seal.write(&mut line);
+        line.extend_from_slice(br#""}"#);
         line.resize(ANCHOR_SIZE - 1, b' ');
         line.push(b'\n');
         line

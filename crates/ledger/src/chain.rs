@@ -153,7 +153,7 @@ mod tests {
     fn lines(key: &LedgerKey, count: u64) -> Vec<Vec<u8>> {
         let mut chain = ChainPosition::START;
         let one = |seq| {
-            let body = EntryBody::new(&json!({"kind": "note", "n": seq}), key).unwrap();
+            let body = EntryBody::from_json(&json!({"kind": "note", "n": seq}), key).unwrap();
             let line = body.into_sealed_line(key, seq, Timestamp::UNIX_EPOCH, &chain.prev);
             chain.advance(line.hash);
             line.bytes.strip_suffix(b"\n").unwrap().to_vec()
@@ -188,7 +188,7 @@ mod tests {
         check(&key, &[a, b, &junk], &[LineFlaw::Form], 2);
         check(&LedgerKey::derive(&[2; 32]).unwrap(), &[a], &[LineFlaw::Seal { seq: 1 }], 0);
         // A line with the right number and the right key, but with another predecessor.
-        let body = EntryBody::new(&json!({"kind": "note"}), &key).unwrap();
+        let body = EntryBody::from_json(&json!({"kind": "note"}), &key).unwrap();
         let mut forked = body.into_sealed_line(&key, 2, Timestamp::UNIX_EPOCH, &SealHash([9; 32])).bytes;
         forked.pop();
         check(&key, &[a, &forked], &[LineFlaw::Link { seq: 2 }], 2);

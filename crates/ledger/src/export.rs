@@ -5,7 +5,10 @@ use std::{borrow::Cow, io::Write, ops::ControlFlow};
 use serde_json::Value;
 
 use crate::{
-    LedgerError, LedgerReader, RecordFilter, line, lines::SegmentLines, search_fields::SearchFields, segment,
+    LedgerError, LedgerReader, RecordFilter, line,
+    lines::SegmentLines,
+    search_fields::SearchFields,
+    segment::{self, Segment},
 };
 
 /// Export format.
@@ -109,19 +112,32 @@ impl LedgerReader {
             if segments.get(n + 1).is_some_and(|next| next.first <= first) || segment.first > last {
                 continue;
             }
-            let failed = |error| LedgerError::io("read", &segment.path)(error);
-            let mut lines = SegmentLines::open(segment).map_err(failed)?;
-            while let Some(line) = lines.next_line().map_err(failed)? {
-                let Some(text) = line.without_newline() else { break };
-                let in_range = line::parse_seq(text).is_some_and(|seq| (first..=last).contains(&seq));
-                let Some(fields) = in_range.then(|| SearchFields::parse(text)).flatten() else { continue };
-                if filter.matches(&fields) && take(fields.seq, line.bytes)?.is_break() {
-                    return Ok(());
-                }
+            if for_each_line_of(segment, filter, |fields, line| take(fields.seq, line))?.is_break() {
+                return Ok(());
             }
         }
         Ok(())
     }
+}
+
+/// Calls `take` for each matching line of a segment, including its newline, oldest first, until it returns `Break`.
+pub(crate) fn for_each_line_of(
+    segment: &Segment,
+    filter: &RecordFilter,
+    mut take: impl FnMut(&SearchFields<'_>, &[u8]) -> Result<ControlFlow<()>, LedgerError>,
+) -> Result<ControlFlow<()>, LedgerError> {
+    let (first, last) = filter.seq_range();
+    let failed = |error| LedgerError::io("read", &segment.path)(error);
+    let mut lines = SegmentLines::open(segment).map_err(failed)?;
+    while let Some(line) = lines.next_line().map_err(failed)? {
+        let Some(text) = line.without_newline() else { break };
+        let in_range = line::parse_seq(text).is_some_and(|seq| (first..=last).contains(&seq));
+        let Some(fields) = in_range.then(|| SearchFields::parse(text)).flatten() else { continue };
+        if filter.matches(&fields) && take(&fields, line.bytes)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
 }
 
 fn heading(format: ExportFormat) -> String {

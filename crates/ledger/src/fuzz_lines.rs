@@ -17,7 +17,7 @@ pub fn fuzz_ledger_lines(data: &[u8]) {
     }
     let Some(key) = LedgerKey::derive(&[1; 32]) else { return };
     let entry = json!({"kind": "note", "text": String::from_utf8_lossy(data)});
-    let Ok(body) = EntryBody::new(&entry, &key) else { return };
+    let Ok(body) = EntryBody::from_json(&entry, &key) else { return };
     let line = body.into_sealed_line(&key, 7, Timestamp::UNIX_EPOCH, &SealHash::NONE).bytes;
     let Some(written) = line.strip_suffix(b"\n") else { return assert!(line.ends_with(b"\n")) };
     assert!(!written.iter().any(u8::is_ascii_control), "one visible line");

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
-use tool::canonical::hex;
+use tool::canonical::{append_hex, hex};
 
 /// Hash of 32 bytes, written as 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl SealHash {
 
     /// Appends the text form.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.to_string().as_bytes());
+        append_hex(out, &self.0);
     }
 
     /// Parses the text form. Upper case is rejected, so that each seal has exactly one spelling.
@@ -48,7 +48,7 @@ impl fmt::Debug for SealHash {
 
 impl Serialize for SealHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&hex(&self.0))
     }
 }
 

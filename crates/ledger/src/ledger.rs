@@ -221,6 +221,15 @@ impl Ledger {
         intent.conclude(outcome)
     }
 
+    /// Counts all records in the anchor. The records of reads are not counted when they are written: a caller that
+    /// sends several replies together counts them once, before the replies leave the daemon.
+    pub fn anchor_records(&self) {
+        let mut writer = lock(&self.shared.writer);
+        if writer.anchor.seq < writer.chain.head() {
+            writer.write_anchor();
+        }
+    }
+
     /// Records an entry. It is written to the kernel when this returns, and synced to disk within a second.
     pub fn append(&self, entry: &LedgerEntry) -> Result<RecordReceipt, LedgerError> {
         self.shared.write(entry, WritePurpose::NewWork).map(|seq| RecordReceipt::Written { seq })

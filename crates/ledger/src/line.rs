@@ -4,11 +4,13 @@
 //! is the keyed seal over every byte before `,"hash"`; `prev` is the hash of the previous line. A line is
 //! parsed by position and not as JSON, so that no two byte strings count as the same line.
 
+use std::io::Write;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use tool::escaped_json;
 
-use crate::{LedgerError, hash::SealHash, key::LedgerKey, shrink};
+use crate::{LedgerError, entry::LedgerEntry, hash::SealHash, key::LedgerKey, shrink};
 
 const HASH: &[u8] = br#","hash":""#;
 const PREV: &[u8] = br#","prev":""#;
@@ -16,6 +18,10 @@ const CLOSE: &[u8] = br#""}"#;
 const SEQ: &[u8] = br#"{"seq":"#;
 const TIME: &[u8] = br#","time":""#;
 const KIND: &[u8] = br#"","kind":""#;
+/// Initial capacity for an entry, enough for most. Growing to it would copy an entry of a call five times.
+const TYPICAL_ENTRY_BYTES: usize = 2048;
+/// Bytes that a line has besides its entry, at most: number, time, previous hash and seal.
+const FRAME_BYTES: usize = 256;
 
 /// Serialised entry `{"kind":"…",…}`.
 #[derive(Debug)]
@@ -23,17 +29,32 @@ pub(crate) struct EntryBody(Vec<u8>);
 
 impl EntryBody {
     /// Serialises an entry; one that is too long is shortened and marked with its original length and digest.
-    pub(crate) fn new(entry: &impl Serialize, key: &LedgerKey) -> Result<EntryBody, LedgerError> {
-        let body = EntryBody::unshortened(entry)?;
-        if body.len() <= shrink::MAX_ENTRY_BYTES {
-            return Ok(body);
+    pub(crate) fn new(entry: &LedgerEntry, key: &LedgerKey) -> Result<EntryBody, LedgerError> {
+        let mut body = EntryBody::unshortened(entry)?;
+        let facts = entry.decision().map_or("", |decision| &decision.facts_json);
+        if !facts.is_empty() {
+            body.0.pop();
+            body.0.extend([br#","facts":"#, facts.as_bytes(), b"}"].concat());
         }
-        EntryBody::unshortened(&shrink::shrink(&body.0, key)?)
+        body.shortened(key)
+    }
+
+    /// Like `new`, for any JSON object that begins with its kind.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn from_json(entry: &serde_json::Value, key: &LedgerKey) -> Result<EntryBody, LedgerError> {
+        EntryBody::unshortened(entry)?.shortened(key)
+    }
+
+    fn shortened(self, key: &LedgerKey) -> Result<EntryBody, LedgerError> {
+        if self.len() <= shrink::MAX_ENTRY_BYTES {
+            return Ok(self);
+        }
+        EntryBody::unshortened(&shrink::shrink(&self.0, key)?)
     }
 
     /// Serialises an entry of the ledger itself, regardless of its length.
     pub(crate) fn unshortened(entry: &impl Serialize) -> Result<EntryBody, LedgerError> {
-        let mut body = EntryBody(Vec::new());
+        let mut body = EntryBody(Vec::with_capacity(TYPICAL_ENTRY_BYTES));
         escaped_json::append(&mut body.0, entry).map_err(|error| LedgerError::Encode(error.to_string()))?;
         if !body.members().starts_with(br#""kind":""#) {
             return Err(LedgerError::Encode("an entry begins with its kind".into()));
@@ -59,7 +80,9 @@ impl EntryBody {
         time: Timestamp,
         prev: &SealHash,
     ) -> SealedLine {
-        let mut bytes = format!(r#"{{"seq":{seq},"time":"{time:.3}","#).into_bytes();
+        let mut bytes = Vec::with_capacity(FRAME_BYTES + self.len());
+        // Writing into a `Vec` cannot fail.
+        let _ = write!(bytes, r#"{{"seq":{seq},"time":"{time:.3}","#);
         bytes.extend_from_slice(self.members());
         bytes.extend_from_slice(PREV);
         prev.write(&mut bytes);
@@ -132,13 +155,14 @@ mod tests {
     use tool::escaped_json::is_hidden;
 
     use super::*;
+    use crate::entry::RecordedDecision;
 
     fn key() -> LedgerKey {
         LedgerKey::derive(&[1; 32]).unwrap()
     }
 
     fn line(entry: &Value) -> Vec<u8> {
-        let body = EntryBody::new(entry, &key()).unwrap();
+        let body = EntryBody::from_json(entry, &key()).unwrap();
         body.into_sealed_line(&key(), 7, Timestamp::UNIX_EPOCH, &SealHash::NONE).bytes
     }
 
@@ -157,6 +181,21 @@ mod tests {
         assert_eq!(value["hash"], parts.hash.to_string());
     }
 
+    #[test]
+    fn facts_given_as_text_are_a_member_of_the_entry() {
+        let call = crate::samples::call("t");
+        let decision = RecordedDecision {
+            facts: Value::Null,
+            facts_json: r#"{"paths":[{"key":"path"}]}"#.to_owned(),
+            ..crate::samples::decision_for(&call)
+        };
+        let body = EntryBody::new(&LedgerEntry::Decision(decision), &key()).unwrap();
+        let line = body.into_sealed_line(&key(), 7, Timestamp::UNIX_EPOCH, &SealHash::NONE).bytes;
+        let value: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(value["facts"], json!({"paths": [{"key": "path"}]}));
+        assert_eq!(value["arguments_digest"], "a".repeat(64));
+    }
+
     /// Times have milliseconds and four-digit years in practice; the others must still form a valid line.
     #[test]
     fn every_number_and_time_makes_a_valid_line() {
@@ -167,7 +206,7 @@ mod tests {
                 (Timestamp::MAX, "9999-12-30T22:00:00.999Z"),
                 (Timestamp::MIN, "-009999-01-02T01:59:59.000Z"),
             ] {
-                let body = EntryBody::new(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
+                let body = EntryBody::from_json(&json!({"kind": "note", "text": "hello"}), &key()).unwrap();
                 let sealed = body.into_sealed_line(&key(), seq, time, &SealHash([7; 32]));
                 let line = String::from_utf8(sealed.bytes).unwrap();
                 let begin =
@@ -215,7 +254,7 @@ mod tests {
         for wrong in ["", "{}", "\"}", "{\"seq\":1}", &"x".repeat(400)] {
             assert_eq!(parse_line(wrong.as_bytes()), None, "{wrong}");
         }
-        assert!(EntryBody::new(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
-        assert!(EntryBody::new(&json!(["kind"]), &key()).is_err());
+        assert!(EntryBody::from_json(&json!({"text": "no kind first", "kind": "note"}), &key()).is_err());
+        assert!(EntryBody::from_json(&json!(["kind"]), &key()).is_err());
     }
 }

@@ -4,8 +4,13 @@ use std::{
     collections::HashMap,
     fs::{self, File},
     io,
+    num::NonZero,
+    ops::ControlFlow,
     os::unix::fs::FileExt,
+    panic::resume_unwind,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
 
 use jiff::Timestamp;
@@ -14,6 +19,7 @@ use tool::CallId;
 
 use crate::{
     LedgerError, LedgerRecord, RecordFilter,
+    export::for_each_line_of,
     index::search::{IndexSnapshot, RecordPosition},
     lines::{ReverseLines, SegmentLines},
     private_file,
@@ -72,17 +78,13 @@ impl LedgerReader {
     pub fn decisions_with_key(&self, since: Timestamp) -> Result<Vec<LedgerRecord>, LedgerError> {
         let field = Finder::new(r#""idempotency_key":""#);
         let mut records = Vec::new();
-        for segment in segment::list(&self.folder)? {
+        for segment in self.segments_since(since)? {
             let failed = |error| LedgerError::io("read", &segment.path)(error);
             let mut lines = match SegmentLines::open(&segment) {
                 // Retention removed the segment between listing and opening.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(failed)?,
             };
-            let written = fs::metadata(&segment.path).and_then(|file| file.modified());
-            if written.is_ok_and(|at| Timestamp::try_from(at).is_ok_and(|written| written < since)) {
-                continue;
-            }
             while let Some(line) = lines.next_line().map_err(failed)? {
                 let text = line.without_newline().filter(|text| field.find(text).is_some());
                 let record = text.and_then(LedgerRecord::parse).filter(|record| record.time >= since);
@@ -90,6 +92,52 @@ impl LedgerReader {
             }
         }
         Ok(records)
+    }
+
+    /// Folds the records of each segment since a time, oldest first, into a value. The segments are shared by all processors.
+    /// `fold` gets the kind and the line of a record. The values are in the order of the segments.
+    pub fn fold_segments<T: Default + Send>(
+        &self,
+        since: Timestamp,
+        fold: impl Fn(&mut T, &str, &[u8]) + Sync,
+    ) -> Result<Vec<T>, LedgerError> {
+        let segments = self.segments_since(since)?;
+        let filter = RecordFilter { since: Some(since), ..RecordFilter::default() };
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut folded = Vec::new();
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(segment) = segments.get(number) else { return Ok(folded) };
+                let mut value = T::default();
+                let _ = for_each_line_of(segment, &filter, |fields, line| {
+                    fold(&mut value, &fields.kind, line);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                folded.push((number, value));
+            }
+        };
+        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(segments.len());
+        let folded: Result<Vec<Vec<_>>, LedgerError> = thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
+        });
+        let mut folded: Vec<(usize, T)> = folded?.into_iter().flatten().collect();
+        folded.sort_unstable_by_key(|(number, _)| *number);
+        Ok(folded.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// Returns the segments that were written to since a time, oldest first.
+    fn segments_since(&self, since: Timestamp) -> Result<Vec<Segment>, LedgerError> {
+        let mut segments = segment::list(&self.folder)?;
+        segments.retain(|segment| {
+            let written = fs::metadata(&segment.path).and_then(|file| file.modified());
+            !written.is_ok_and(|at| Timestamp::try_from(at).is_ok_and(|written| written < since))
+        });
+        Ok(segments)
     }
 
     /// Reads backwards from the end down to sequence number `floor` (exclusive).

@@ -47,6 +47,7 @@ pub(crate) fn decision_for(call: &Arc<CallHeader>) -> RecordedDecision {
         approval_id: None,
         rules: Vec::new(),
         facts: json!({"paths": [{"key": "path", "canonical": "/home/anna/notes.txt", "size": 120}]}),
+        facts_json: String::new(),
     }
 }
 

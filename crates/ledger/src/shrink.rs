@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(short["cut"]["bytes"], whole.len());
         assert_eq!(short["cut"]["digest"], key.digest(whole.as_bytes()).to_string());
         assert_eq!(short["kind"], "note");
-        assert!(EntryBody::new(&short, &key).is_ok());
+        assert!(EntryBody::from_json(&short, &key).is_ok());
         short
     }
 

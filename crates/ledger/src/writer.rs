@@ -108,7 +108,7 @@ impl LedgerWriter {
         }
         self.chain.advance(line.hash);
         self.tracker.apply(entry, time);
-        if !is_anchored_with_outcome(entry) {
+        if !is_anchored_later(entry) {
             self.write_anchor();
         }
         Ok(seq)
@@ -263,9 +263,13 @@ impl LedgerWriter {
     }
 }
 
-/// Returns true if the anchor may count this entry together with the next one. This holds for the decision on
-/// a read-only call: the caller has no reply yet, the outcome updates the anchor for both, and the next sync
-/// does so if the call takes long.
-fn is_anchored_with_outcome(entry: &LedgerEntry) -> bool {
-    matches!(entry, LedgerEntry::Decision(decision) if decision.effect == RecordedEffect::Reads)
+/// Returns true if the anchor may count this entry later. This holds for the records of a read-only call: its reply
+/// has not left the daemon yet. [`Ledger::anchor_records`](crate::Ledger::anchor_records) counts it before that, and the
+/// next sync does so if the call takes long.
+fn is_anchored_later(entry: &LedgerEntry) -> bool {
+    match entry {
+        LedgerEntry::Call(_) => true,
+        LedgerEntry::Decision(decision) => decision.effect == RecordedEffect::Reads,
+        _ => false,
+    }
 }

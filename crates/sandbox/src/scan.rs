@@ -72,7 +72,7 @@ pub(crate) fn scan_each(
     on_found: &mut dyn FnMut(Inventory) -> Result<(), SandboxError>,
 ) -> Option<SandboxError> {
     let (walk, found) = (DirectoryWalk::starting_at(folder.to_owned()), Inventory::default());
-    let mut scan = DirectoryScan {
+    let mut scan = InventoryScan {
         root: folder,
         entries_seen: 0,
         bounds,
@@ -96,7 +96,7 @@ pub(crate) fn scan_each(
     problem
 }
 
-struct DirectoryScan<'a> {
+struct InventoryScan<'a> {
     root: &'a Path,
     entries_seen: usize,
     bounds: &'a ScanBounds,
@@ -114,7 +114,7 @@ struct ListedFolder {
     file_id: FileId,
 }
 
-impl DirectoryScan<'_> {
+impl InventoryScan<'_> {
     fn scan_folder(&mut self, next: PendingFolder) -> Result<(), SandboxError> {
         self.bounds.check_deadline(self.root)?;
         let PendingFolder { folder, is_protected } = next;

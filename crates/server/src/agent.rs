@@ -134,6 +134,7 @@ pub(crate) fn service(context: AgentContext) -> SocketService<AgentContext> {
         on_malformed: record_malformed,
         admit,
         charge_line,
+        before_write: |agent| agent.layer.anchor_records(),
         request_slots: Some(context.layer.request_slots().clone()),
         context,
     }

@@ -24,7 +24,7 @@ use crate::connection_table::{ConnectionActivity, ConnectionPin};
 use crate::frame::{InputLine, LineFrame, LineReader, UnusableStream};
 use crate::in_flight_requests::InFlightRequests;
 use crate::mcp::task_table::ConnectionTasks;
-use crate::outbox::{LineCharge, Outbox};
+use crate::outbox::{Outbox, OutboxHooks};
 use crate::rpc::{self, RequestId, RpcError, RpcMessage};
 use crate::service::{NotificationEffect, SocketService};
 use crate::settings::ConnectionLimits;
@@ -115,9 +115,11 @@ impl<C: Send + Sync> ClientConnection<C> {
     {
         let mut lines = LineReader::new(read, self.limits.max_line_bytes, self.budget.clone());
         let (service, account) = (Arc::clone(&self.service), self.session.account);
-        let charge =
-            LineCharge(Arc::new(move |bytes| (service.charge_line)(&service.context, account, bytes)));
-        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout, charge);
+        let charge = Arc::new(move |bytes| (service.charge_line)(&service.context, account, bytes));
+        let service = Arc::clone(&self.service);
+        let before_write = Arc::new(move || (service.before_write)(&service.context));
+        let hooks = OutboxHooks { charge, before_write };
+        let (outbox, writer) = Outbox::open(write, self.limits.write_stall_timeout, hooks);
         self.session.outbox = Some(outbox.clone());
         let (pending_replies, in_flight) = (JoinSet::new(), self.activity.in_flight.clone());
         let subscriptions = JoinSet::new();

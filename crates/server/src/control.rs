@@ -100,6 +100,7 @@ pub(crate) fn service(context: ControlContext) -> SocketService<ControlContext> 
         // The operator is not limited.
         admit: |_, _, _| Ok(()),
         charge_line: |_, _, _| {},
+        before_write: |control| control.layer.anchor_records(),
         request_slots: None,
         context,
     }

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(owner_announced_to(7, &announcement(7, &daemon)), Some(HandedOverOwner::Daemon));
         let manager = announcement(7, &SocketFileOwner::ServiceManager);
         assert_eq!(owner_announced_to(7, &manager), Some(HandedOverOwner::ServiceManager));
-        for foreign in ["", "7", "7:", "8:daemon", "77:daemon", "7:nobody"] {
+        for foreign in ["", "7", "7:", "8:daemon", "77:daemon", "7:stranger"] {
             assert_eq!(owner_announced_to(7, foreign), None, "{foreign}");
         }
     }

@@ -37,20 +37,25 @@ const STALL_POLL_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Clone, Debug)]
 pub(crate) struct Outbox(Arc<OutboxQueue>);
 
-/// Charges the bytes of a line to the caller of the connection.
+/// Functions that the service of the connection supplies.
 #[derive(Clone)]
-pub(crate) struct LineCharge(pub(crate) Arc<dyn Fn(usize) + Send + Sync>);
+pub(crate) struct OutboxHooks {
+    /// Charges the bytes of a line to the caller of the connection.
+    pub(crate) charge: Arc<dyn Fn(usize) + Send + Sync>,
+    /// Called before queued lines are written: whatever must have happened before a reply leaves.
+    pub(crate) before_write: Arc<dyn Fn() + Send + Sync>,
+}
 
 #[cfg(test)]
-impl LineCharge {
+impl OutboxHooks {
     pub(crate) fn none() -> Self {
-        LineCharge(Arc::new(|_| ()))
+        OutboxHooks { charge: Arc::new(|_| ()), before_write: Arc::new(|| ()) }
     }
 }
 
-impl fmt::Debug for LineCharge {
+impl fmt::Debug for OutboxHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LineCharge").finish_non_exhaustive()
+        f.debug_struct("OutboxHooks").finish_non_exhaustive()
     }
 }
 
@@ -61,7 +66,7 @@ struct OutboxQueue {
     capacity: Arc<Semaphore>,
     unsent_bytes: Arc<AtomicUsize>,
     closed: CancellationToken,
-    charge: LineCharge,
+    hooks: OutboxHooks,
 }
 
 #[derive(Debug)]
@@ -85,22 +90,30 @@ impl Drop for UnsentBytes {
 
 impl Outbox {
     /// Creates a queue and spawns the task that writes it to `sink`. Each line is charged when it is enqueued.
-    pub(crate) fn open<W>(sink: W, stall_timeout: Duration, charge: LineCharge) -> (Outbox, JoinHandle<()>)
+    pub(crate) fn open<W>(sink: W, stall_timeout: Duration, hooks: OutboxHooks) -> (Outbox, JoinHandle<()>)
     where
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let (lines, queue) = mpsc::unbounded_channel();
         let (space, unsent) = (Arc::new(Semaphore::new(QUEUE_BYTES)), Arc::<AtomicUsize>::default());
         let closed = CancellationToken::new();
+        let before_write = Arc::clone(&hooks.before_write);
         let outbox = OutboxQueue {
             lines,
             capacity: Arc::clone(&space),
             unsent_bytes: Arc::clone(&unsent),
             closed: closed.clone(),
-            charge,
+            hooks,
         };
-        let writer =
-            OutboxWriter { sink, queue, capacity: space, unsent_bytes: unsent, closed, stall_timeout };
+        let writer = OutboxWriter {
+            sink,
+            queue,
+            capacity: space,
+            unsent_bytes: unsent,
+            closed,
+            stall_timeout,
+            before_write,
+        };
         (Outbox(Arc::new(outbox)), tokio::spawn(writer.run()))
     }
 
@@ -119,8 +132,8 @@ impl Outbox {
     }
 
     async fn enqueue(&self, line: Vec<u8>, share: Option<OwnedSemaphorePermit>) {
-        let OutboxQueue { lines, capacity: space, unsent_bytes: unsent, charge, .. } = &*self.0;
-        (charge.0)(line.len());
+        let OutboxQueue { lines, capacity: space, unsent_bytes: unsent, hooks, .. } = &*self.0;
+        (hooks.charge)(line.len());
         unsent.fetch_add(line.len(), Ordering::Relaxed);
         let weight = UnsentBytes(Arc::clone(unsent), line.len());
         // A line larger than the queue occupies the whole queue.
@@ -149,12 +162,14 @@ struct OutboxWriter<W> {
     unsent_bytes: Arc<AtomicUsize>,
     closed: CancellationToken,
     stall_timeout: Duration,
+    before_write: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl<W: AsyncWrite + Unpin> OutboxWriter<W> {
     async fn run(mut self) {
         let mut queued = Vec::new();
         while self.queue.recv_many(&mut queued, MAX_BATCH_LINES).await > 0 {
+            (self.before_write)();
             if let Err(reason) = self.write_all(&queued).await {
                 tracing::debug!(reason, "client_gone");
                 break;
@@ -240,10 +255,11 @@ mod tests {
         let (server, mut client) = tokio::io::duplex(64 * 1024);
         let charged = Arc::<AtomicUsize>::default();
         let total = Arc::clone(&charged);
-        let charge = LineCharge(Arc::new(move |bytes| {
+        let charge = Arc::new(move |bytes| {
             total.fetch_add(bytes, Ordering::Relaxed);
-        }));
-        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, charge);
+        });
+        let (outbox, writer) =
+            Outbox::open(server, LONG_TIMEOUT, OutboxHooks { charge, ..OutboxHooks::none() });
         outbox.send(vec![b'x'; 1000]).await;
         Notifier::new(outbox).notify("tick", &"y".repeat(2000)).await;
         writer.await.unwrap();
@@ -255,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn lines_are_written_in_order_before_the_stream_ends() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, LineCharge::none());
+        let (outbox, writer) = Outbox::open(server, LONG_TIMEOUT, OutboxHooks::none());
         let larger_than_the_queue = vec![b'x'; QUEUE_BYTES + 1];
         let sent = [b"one\n".to_vec(), larger_than_the_queue, b"two\n".to_vec()];
         let expect = sent.concat();
@@ -294,21 +310,25 @@ mod tests {
     #[tokio::test]
     async fn queued_short_lines_are_written_in_one_batch() {
         let sink = WriteSizes::default();
-        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT, LineCharge::none());
+        let sizes = Arc::clone(&sink.0);
+        // Marks its call with a size that no write has.
+        let before_write = Arc::new(move || sizes.lock().unwrap().push(0));
+        let hooks = OutboxHooks { before_write, ..OutboxHooks::none() };
+        let (outbox, writer) = Outbox::open(sink.clone(), LONG_TIMEOUT, hooks);
         // Nothing is written before this task yields.
         for length in [10, 20, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 30, 40] {
             outbox.send(vec![b'x'; length]).await;
         }
         drop(outbox);
         writer.await.unwrap();
-        assert_eq!(*sink.0.lock().unwrap(), [30, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 70]);
+        assert_eq!(*sink.0.lock().unwrap(), [0, 30, MAX_BATCH_BYTES, MAX_BATCH_BYTES + 1, 70]);
     }
 
     #[tokio::test]
     async fn client_that_never_reads_is_dropped_with_its_queue() {
         let (server, _client) = tokio::io::duplex(16);
         let stall_timeout = Duration::from_millis(300);
-        let (outbox, writer) = Outbox::open(server, stall_timeout, LineCharge::none());
+        let (outbox, writer) = Outbox::open(server, stall_timeout, OutboxHooks::none());
         let started = Instant::now();
         let sends: Vec<_> = (0..8)
             .map(|_| {
@@ -328,7 +348,7 @@ mod tests {
     #[tokio::test]
     async fn large_backlog_shortens_the_stall_timeout() {
         let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, LONG_TIMEOUT, LineCharge::none());
+        let (outbox, _writer) = Outbox::open(server, LONG_TIMEOUT, OutboxHooks::none());
         let waiting: Vec<_> = (0..3)
             .map(|_| {
                 let outbox = outbox.clone();
@@ -343,7 +363,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_client_stays_connected() {
         let (server, mut client) = tokio::io::duplex(16);
-        let (outbox, writer) = Outbox::open(server, Duration::from_secs(3), LineCharge::none());
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(3), OutboxHooks::none());
         outbox.send(vec![b'x'; 64]).await;
         drop(outbox);
         let mut some = [0; 16];

@@ -34,6 +34,8 @@ pub(crate) struct SocketService<C: 'static> {
     pub(crate) admit: fn(&C, &ConnectionState, &'static str) -> Result<(), RpcError>,
     /// Charges the bytes of a reply or notification to its caller.
     pub(crate) charge_line: fn(&C, CallerKey, usize),
+    /// Called before replies are written to a connection.
+    pub(crate) before_write: fn(&C),
     /// Slots in which requests are handled; `None` for the operator, whose requests never wait for those of agents.
     pub(crate) request_slots: Option<RequestSlots>,
     pub(crate) context: C,

@@ -83,6 +83,7 @@ fn service(context: AgentContext, worker: WorkerIdentity) -> SocketService<Agent
         on_malformed: record_malformed,
         admit: agent::admit,
         charge_line: agent::charge_line,
+        before_write: |agent| agent.layer.anchor_records(),
         request_slots: Some(context.layer.request_slots().clone()),
         context,
     }

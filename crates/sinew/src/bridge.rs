@@ -96,8 +96,8 @@ impl StdioBridge {
             refused = self.forward_from(connection, refused)?;
             if self.link.is_finished() {
                 // Nothing can be sent any more.
-                let unanswered = refused.iter().filter_map(|request| self.pending.fail_one(&request.id));
-                return unanswered.map(|answer| write_line(&answer)).collect();
+                let mut unanswered = refused.iter().filter_map(|request| self.pending.fail_one(&request.id));
+                return unanswered.try_for_each(|answer| write_line(&answer));
             }
             for answer in self.pending.fail_all() {
                 write_line(&answer)?;

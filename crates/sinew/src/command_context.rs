@@ -219,7 +219,9 @@ impl CommandContext {
         let asked = async {
             let first = self.call_once(&params, &mut on_progress).await;
             let did_not_run = match &first {
-                Ok(reply) => reply["metadata"]["refusal"]["code"] == RefusalCode::ShuttingDown.as_str(),
+                Ok(reply) => reply
+                    .pointer("/metadata/refusal/code")
+                    .is_some_and(|code| *code == RefusalCode::ShuttingDown.as_str()),
                 Err(ClientError::Closed(Some(cause))) => cause.kind() == ErrorKind::BrokenPipe,
                 Err(_) => false,
             };

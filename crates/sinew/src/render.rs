@@ -40,7 +40,8 @@ pub(crate) fn print_result(result: &ToolResult) -> Result<(), CommandError> {
             print_warning(line);
         }
         // The output of a tool that changes one file names it.
-        let is_new = |file: &&String| result.output["path"].as_str() != Some(file.as_str());
+        let shown = result.output.get("path").and_then(Value::as_str);
+        let is_new = |file: &&String| shown != Some(file.as_str());
         for file in result.metadata.files_touched.iter().filter(is_new) {
             print_message(format!("changed {}", escape_invisible_line(file)));
         }

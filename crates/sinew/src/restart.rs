@@ -90,8 +90,7 @@ pub(crate) fn restart_in_place(context: &CommandContext) -> Result<Restarted, Co
         Err(error) => return Err(refused(&error)),
     };
     let started = Instant::now();
-    let drain = Duration::from_secs(reply["drain_seconds"].as_u64().unwrap_or_default());
-    let deadline = started + drain + START_TIMEOUT;
+    let deadline = started + drain_time(&reply) + START_TIMEOUT;
     let runtime = context.runtime()?;
     let socket = context.home().control_socket();
     loop {
@@ -101,20 +100,18 @@ pub(crate) fn restart_in_place(context: &CommandContext) -> Result<Restarted, Co
         };
         let asked = runtime.block_on(async { tokio::time::timeout(ATTEMPT_TIMEOUT, asked).await });
         match asked {
-            Ok(Ok(status)) if status["stopping"] == Value::Bool(false) => {
+            Ok(Ok(status)) if status.get("stopping") == Some(&Value::Bool(false)) => {
                 let version = |status: &Value| status["version"].as_str().unwrap_or("unknown").to_owned();
                 return Ok(Restarted {
                     old_version: version(&before),
                     new_version: version(&status),
-                    pid: status["pid"].as_u64().unwrap_or_default(),
+                    pid: status.get("pid").and_then(Value::as_u64).unwrap_or_default(),
                     took: started.elapsed(),
                 });
             }
-            Ok(Err(ClientError::Unreachable { .. })) if !context.is_state_locked() => {
-                // Between two programs no process holds the lock, but the socket exists.
-                if !socket.exists() {
-                    return Err(did_not_start("it ended immediately"));
-                }
+            // Between two programs no process holds the lock, but the socket exists.
+            Ok(Err(ClientError::Unreachable { .. })) if !context.is_state_locked() && !socket.exists() => {
+                return Err(did_not_start("it ended immediately"));
             }
             _ => {}
         }
@@ -123,6 +120,11 @@ pub(crate) fn restart_in_place(context: &CommandContext) -> Result<Restarted, Co
         }
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Time that the daemon gives running calls, from its reply to a request to stop or restart.
+pub(crate) fn drain_time(reply: &Value) -> Duration {
+    Duration::from_secs(reply.get("drain_seconds").and_then(Value::as_u64).unwrap_or_default())
 }
 
 fn refused(error: &ClientError) -> CommandError {

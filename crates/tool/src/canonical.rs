@@ -6,8 +6,13 @@ use sha2::{Digest, Sha256};
 /// Serialises a value with sorted keys and no spaces, so that equal values have equal bytes.
 pub fn bytes(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    write(value, &mut out);
+    append(&mut out, value);
     out
+}
+
+/// Appends a value with sorted keys and no spaces.
+pub fn append(out: &mut Vec<u8>, value: &Value) {
+    write(value, out);
 }
 
 /// Returns the SHA-256 of `bytes(value)` in lower-case hexadecimal.
@@ -22,13 +27,17 @@ pub fn sha256_hex(content: &[u8]) -> String {
 
 /// Encodes bytes in lower-case hexadecimal.
 pub fn hex(content: &[u8]) -> String {
-    let mut digits = vec![0; 2 * content.len()];
-    let (pairs, _) = digits.as_chunks_mut();
-    for (pair, byte) in pairs.iter_mut().zip(content) {
-        *pair = hex_digits(*byte);
-    }
+    let mut digits = Vec::with_capacity(2 * content.len());
+    append_hex(&mut digits, content);
     // Hexadecimal digits are ASCII, so the conversion cannot fail.
     String::from_utf8(digits).unwrap_or_default()
+}
+
+/// Appends bytes in lower-case hexadecimal.
+pub fn append_hex(out: &mut Vec<u8>, content: &[u8]) {
+    for byte in content {
+        out.extend_from_slice(&hex_digits(*byte));
+    }
 }
 
 /// Returns the two hexadecimal digits of a byte without branching: every call writes hundreds of them.

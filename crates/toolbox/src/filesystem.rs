@@ -15,6 +15,7 @@ mod name_pattern;
 mod nearest_text;
 mod read_file;
 mod search_files;
+mod search_workers;
 mod write_file;
 
 use std::sync::Arc;

@@ -309,25 +309,27 @@ fn too_many_requests_of_one_caller_are_refused() {
     let async_ = json!({"approval": "async"});
     let refused = agent.execute_with("write_file", &json!({"path": "x.txt", "content": "x"}), &async_);
     assert_eq!((code(&refused), detail(&refused)), ("busy", "too_many_approvals"));
-    // Another client name is still the same user.
-    let mut asked = 32;
+    // Another client name is still the same process.
+    let mut renamed = daemon.agent();
+    let client = json!({"name": "another", "version": "1"});
+    let handshake = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+    renamed.request("initialize", &handshake);
+    let call = json!({"name": "write_file", "arguments": {"path": "x.txt", "content": "x"},
+        "_meta": {"sinew/approval": "async"}});
+    let refusal = renamed.request("tools/call", &call)["result"]["_meta"]["sinew/refusal"].clone();
+    assert_eq!(refusal["detail"], "too_many_approvals", "{refusal}");
+    // Each command is another process, but of the same user.
+    let words = ["call", "--async", "write_file", "path=x.txt", "content=x", "--json"];
+    let mut pending = 32;
     let refused = loop {
-        let mut other = daemon.agent();
-        let client = json!({"name": format!("client {asked}"), "version": "1"});
-        other.request(
-            "initialize",
-            &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}),
-        );
-        let call = json!({"name": "write_file", "arguments": {"path": "x.txt", "content": "x"},
-            "_meta": {"sinew/approval": "async"}});
-        let refusal = other.request("tools/call", &call)["result"]["_meta"]["sinew/refusal"].clone();
+        let refusal = daemon.home().run(&words).json()["metadata"]["refusal"].clone();
         if refusal["code"] != "approval_pending" {
             break refusal;
         }
-        asked += 1;
-        assert!(asked <= 64, "there is no end to it");
+        pending += 1;
+        assert!(pending <= 64, "there is no end to it");
     };
-    assert_eq!((asked, &refused["code"]), (64, &json!("busy")), "{refused}");
+    assert_eq!((pending, &refused["code"]), (64, &json!("busy")), "{refused}");
     assert!(refused["reason"].as_str().unwrap().contains("64 approval requests of this user"), "{refused}");
 }
 

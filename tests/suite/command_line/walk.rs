@@ -143,9 +143,10 @@ fn is_one_word(line: &str) -> bool {
 /// Replaces what differs between two runs: names of folders, ids, digests, times and numbers.
 fn steady(lines: &[String], daemon: &Daemon) -> String {
     let folder = daemon.home().user_home().file_name().unwrap().to_string_lossy().into_owned();
+    let workspace = format!("/{}", daemon.home().workspace().file_name().unwrap().to_string_lossy());
     let line = |line: &String| {
         // The names have the same lengths, so that they wrap alike.
-        let line = line.replace(&folder, "sinew-test-000000").replace("/work", "/proj");
+        let line = line.replace(&folder, "sinew-test-000000").replace(&workspace, "/proj");
         let words = line.split(' ').map(|word| {
             let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
             let is_id = bare.len() >= 12 && bare.chars().all(|c| c.is_ascii_hexdigit() || c == '-');

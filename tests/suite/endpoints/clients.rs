@@ -64,6 +64,8 @@ impl EndpointResult {
         // The problems of the arguments are listed instead of the reason, which joins them to one sentence.
         let expect = match (refusal["problems"].as_array(), refusal["tool"].as_str()) {
             (Some(_), Some(tool)) => format!("Invalid {tool} call:"),
+            // Not worded as a denial: the model is to call again.
+            _ if refusal["code"] == "approval_pending" => "This call needs approval".to_owned(),
             _ => refusal["reason"].as_str().unwrap_or_default().to_owned(),
         };
         assert!(text.starts_with(&expect), "{text}: {expect}");

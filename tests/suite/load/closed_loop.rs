@@ -2,7 +2,7 @@
 //! a caller that loops does not slow another one down. Each of these two callers is a process of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -14,6 +14,8 @@ use tokio::net::UnixStream;
 const REFUSED_EVERY: usize = 5;
 /// Longest wait of a refused call.
 const LONGEST_REFUSAL: Duration = Duration::from_secs(1);
+/// Limit of a phase on a machine that is too busy to serve the looping caller in time.
+const LONGEST_PHASE: Duration = Duration::from_secs(30);
 /// Requests that the looping caller keeps open.
 const WINDOW: usize = 32;
 /// Times below this are the scheduler's.
@@ -104,8 +106,8 @@ fn run_crowd(daemon: &Daemon, connections: usize, over: &Arc<AtomicBool>) -> Cro
     })
 }
 
-/// Repeats one call without a pause while `looping` is set.
-fn run_looping_caller(mut bridge: Bridge, looping: &AtomicBool, over: &AtomicBool) -> usize {
+/// Repeats one call without a pause while `looping` is set, and counts the answers in `looped`.
+fn run_looping_caller(mut bridge: Bridge, looping: &AtomicBool, over: &AtomicBool, looped: &AtomicUsize) {
     let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
     let (mut open, mut answered) = (0, 0);
     while !over.load(Ordering::Relaxed) {
@@ -123,14 +125,18 @@ fn run_looping_caller(mut bridge: Bridge, looping: &AtomicBool, over: &AtomicBoo
         }
         bridge.receive();
         (open, answered) = (open - 1, answered + 1);
+        looped.store(answered, Ordering::Relaxed);
     }
-    answered
 }
 
-/// Returns the times of consecutive calls of a caller for a time.
-fn run_measured_caller(bridge: &mut Bridge, duration: Duration) -> Vec<Duration> {
+/// Returns the times of consecutive calls of a caller for a time, and longer until `is_complete`.
+fn run_measured_caller(
+    bridge: &mut Bridge,
+    duration: Duration,
+    is_complete: impl Fn() -> bool,
+) -> Vec<Duration> {
     let (began, mut times) = (Instant::now(), Vec::new());
-    while began.elapsed() < duration {
+    while began.elapsed() < duration || !is_complete() && began.elapsed() < LONGEST_PHASE {
         let call = Instant::now();
         let params = json!({"tool_name": "read_file", "arguments": {"path": "kib.txt"}});
         let answer = bridge.request("sinew/execute", &params);
@@ -150,21 +156,25 @@ fn refused_calls_and_neighbours_of_a_loop_do_not_wait() {
     let campaign = Campaign::start(1);
     let profile = CrowdProfile::of(&campaign);
     let daemon = daemon(&profile);
-    let (over, looping) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
+    let (over, looping, looped) =
+        (Arc::new(AtomicBool::new(false)), AtomicBool::new(false), AtomicUsize::new(0));
     let mut measured = Bridge::start(daemon.home(), &["--no-start"]);
     let looper = Bridge::start(daemon.home(), &["--no-start"]);
-    let (mut crowd, mut quiet, mut beside, looped) = std::thread::scope(|scope| {
+    let (mut crowd, mut quiet, mut beside) = std::thread::scope(|scope| {
         let crowd = scope.spawn(|| run_crowd(&daemon, profile.connections, &over));
-        let looped = scope.spawn(|| run_looping_caller(looper, &looping, &over));
+        scope.spawn(|| run_looping_caller(looper, &looping, &over, &looped));
         let (mut quiet, mut beside) = (Vec::new(), Vec::new());
         for phase in 0..profile.phases {
-            looping.store(phase % 2 == 1, Ordering::Relaxed);
-            let times = run_measured_caller(&mut measured, profile.phase);
-            if phase % 2 == 1 { &mut beside } else { &mut quiet }.extend(times);
+            let loops = phase % 2 == 1;
+            looping.store(loops, Ordering::Relaxed);
+            let is_served = || !loops || looped.load(Ordering::Relaxed) > WINDOW;
+            let times = run_measured_caller(&mut measured, profile.phase, is_served);
+            if loops { &mut beside } else { &mut quiet }.extend(times);
         }
         over.store(true, Ordering::Relaxed);
-        (crowd.join().expect("the crowd"), quiet, beside, looped.join().expect("the looping caller"))
+        (crowd.join().expect("the crowd"), quiet, beside)
     });
+    let looped = looped.load(Ordering::Relaxed);
     let (refused, done) = (crowd.refused.len(), crowd.done.len());
     let longest_refusal = share(&mut crowd.refused, 1000);
     let [alone, disturbed] = [share(&mut quiet, 990), share(&mut beside, 990)];

@@ -154,6 +154,13 @@ impl Installed {
         Some(command)
     }
 
+    /// Path of a program of the Debian packages, or its name if the system has it.
+    pub(crate) fn debian_program(&self, name: &str) -> Option<PathBuf> {
+        let unpacked = self.debian.as_ref().map(|folder| folder.join("usr/bin").join(name));
+        let installed = || process::works(Command::new(name).arg("--version")).then(|| PathBuf::from(name));
+        unpacked.filter(|program| program.exists()).or_else(installed)
+    }
+
     /// Command for one of our servers in Python.
     pub(crate) fn python_program(&self, file: &str) -> Option<Command> {
         let mut command = Command::new(self.python.as_ref()?);

@@ -39,6 +39,8 @@ const KERNEL: &str = "system calls of a governed read alone";
 const FLOOR: &str = "echo of the same bytes over a socket pair: lower bound";
 const RMCP: &str = "bare rmcp on a Unix socket, no checks";
 const REFERENCE: &str = "reference filesystem server, stdio";
+const CHECKING: &str = "FastMCP, stdio, with a middleware that checks the path";
+const PROXY: &str = "FastMCP as a proxy in front of the reference server, stdio";
 
 /// One program that is measured, and its times.
 struct Lane {
@@ -178,11 +180,22 @@ fn others(peers: &Installed, file: &Path, folder: &Path) -> Vec<Result<Lane>> {
     let mut lanes: Vec<Result<Lane>> = Vec::new();
     lanes.extend(peers.rmcp.as_ref().map(|program| rmcp(program, file, &folder.join("rmcp.sock"))));
     let work = file.parent().unwrap_or(file);
-    let reference = peers.node_program("mcp-server-filesystem").map(|mut command| {
-        command.arg(work);
-        command
+    let on_work = |command: Option<Command>| {
+        command.map(|mut command| {
+            command.arg(work);
+            command
+        })
+    };
+    let reference = on_work(peers.node_program("mcp-server-filesystem"));
+    // The proxy starts the reference server.
+    let behind = reference.as_ref().map(Command::get_program);
+    let proxy = peers.python_program("fastmcp_proxy.py").zip(behind).map(|(mut proxy, behind)| {
+        proxy.arg(behind);
+        proxy
     });
     let on_pipes = [
+        (PROXY, "read_text_file", on_work(proxy)),
+        (CHECKING, "read_file", on_work(peers.python_program("fastmcp_checking_server.py"))),
         (REFERENCE, "read_text_file", reference),
         ("Python SDK, stdio, no checks", "read_file", peers.python_program("mcp_server.py")),
         ("FastMCP, stdio, no checks", "read_file", peers.python_program("fastmcp_server.py")),
@@ -219,7 +232,8 @@ fn speaking(name: &'static str, tool: &str, file: &Path, mut conversation: Conve
 
 fn state(results: &mut Results) {
     let ratio = |results: &Results, to: &str| results.ratio(ALONE, MCP, to);
-    let faster = ratio(results, REFERENCE).map(|ratio| 1.0 / ratio);
+    let faster = |results: &Results, than: &str| ratio(results, than).map(|ratio| 1.0 / ratio);
+    let (than_reference, than_proxy) = (faster(results, REFERENCE), faster(results, PROXY));
     let rate = |name: &str| results.find(DEEP, name)?.per_second;
     let throughput = rate(MCP).zip(rate(RMCP)).map(|(ours, theirs)| ours / theirs);
     let middle = |name: &str| Some(results.find(ALONE, name)?.p50);
@@ -230,6 +244,7 @@ fn state(results: &mut Results) {
     results.claim("processor time to bare rmcp, one at a time", alone, RATIO, Bound::AtMost(1.5));
     results.claim("governed read to bare rmcp, p50", ratio(results, RMCP), RATIO, Bound::AtMost(1.4));
     results.claim("calls per second to bare rmcp, 64 at once", throughput, RATIO, Bound::AtLeast(0.6));
-    results.claim("faster than the reference filesystem server", faster, RATIO, Bound::AtLeast(8.0));
+    results.claim("faster than the reference filesystem server", than_reference, RATIO, Bound::AtLeast(8.0));
+    results.claim("faster than a FastMCP proxy in front of it", than_proxy, RATIO, Bound::AtLeast(15.0));
     results.claim("bridge overhead, p50", bridge, "µs", Bound::AtMost(50.0));
 }

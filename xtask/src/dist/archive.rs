@@ -87,7 +87,9 @@ fn header(name: &str, entry: &Entry) -> Result<Vec<u8>> {
         field(format!("{:011o}", 0), 12); // time
         field(checksum.to_owned(), 8);
         field(kind.to_owned(), 1 + 100); // links to nothing
-        field("ustar\u{0}00".to_owned(), BLOCK - 257);
+        field("ustar\u{0}00".to_owned(), 8);
+        field("root".to_owned(), 32); // name of the owner
+        field("root".to_owned(), BLOCK - 297); // name of the group; the rest is empty
         block
     };
     // The checksum is computed with blanks in its own field.

@@ -55,6 +55,9 @@ fn control_fields(version: &str, architecture: &str, libc: &str, size: usize) ->
 
 /// Places the entries of the archive below `usr`, with compressed manual pages and licences in one file.
 fn data(entries: &[Entry]) -> Result<Vec<Entry>> {
+    // The licences are joined in this order, so the package must not depend on that of the folder.
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
     let mut data = Vec::new();
     let mut licences =
         String::from("Sinew is licensed under either of the two licences below, at your option.\n");

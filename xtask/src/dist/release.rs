@@ -38,7 +38,7 @@ pub(super) fn installer(release: &Release<'_>) -> Result<String> {
     let cases = release.archives.iter().map(|archive| {
         format!("{}) printf '%s\\n' '{} {}' ;;", archive.target, archive.name, archive.sha256)
     });
-    fill(INSTALLER, release, cases.collect())
+    fill(INSTALLER, release, &cases.collect::<Vec<_>>())
 }
 
 /// Returns the Homebrew formula.
@@ -60,7 +60,7 @@ pub(super) fn formula(release: &Release<'_>) -> Result<String> {
             lines.push("end".to_owned());
         }
     }
-    fill(FORMULA, release, lines)
+    fill(FORMULA, release, &lines)
 }
 
 /// Returns the container recipe, if the release has the archive that it is built from.
@@ -73,7 +73,7 @@ pub(super) fn container(release: &Release<'_>) -> Result<Option<String>> {
         .replace("@SHA256@", &archive.sha256)
         .replace("@ARCHIVE@", &archive.name)
         .replace("@FOLDER@", folder);
-    fill(&text, release, Vec::new()).map(Some)
+    fill(&text, release, &[]).map(Some)
 }
 
 /// Returns the checksums in the format of `sha256sum --check`.
@@ -84,7 +84,7 @@ pub(super) fn checksums(files: &[(String, String)]) -> String {
 }
 
 /// Replaces the placeholders of a template. The lines of the list get the indent of its mark.
-fn fill(template: &str, release: &Release<'_>, list: Vec<String>) -> Result<String> {
+fn fill(template: &str, release: &Release<'_>, list: &[String]) -> Result<String> {
     let words = [release.version, release.base_url];
     let is_safe = |c: char| c.is_ascii_alphanumeric() || ":/._-+~".contains(c);
     if let Some(word) = words.iter().find(|word| !word.chars().all(is_safe)) {

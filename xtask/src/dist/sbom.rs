@@ -21,8 +21,9 @@ pub(super) fn generate(root: &Root, target: &str, version: &str) -> Result<Strin
 pub(super) fn bill(metadata: &Value, target: &str, version: &str) -> Result<String> {
     let packages: BTreeMap<&str, &Value> =
         list(&metadata["packages"]).filter_map(|package| Some((package["id"].as_str()?, package))).collect();
+    let nodes = metadata.pointer("/resolve/nodes").unwrap_or(&Value::Null);
     let nodes: BTreeMap<&str, &Value> =
-        list(&metadata["resolve"]["nodes"]).filter_map(|node| Some((node["id"].as_str()?, node))).collect();
+        list(nodes).filter_map(|node| Some((node["id"].as_str()?, node))).collect();
     let program = packages.iter().find(|(_, package)| package["name"] == "sinew");
     let (program, _) = program.context("cargo metadata has no package `sinew`")?;
     let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();

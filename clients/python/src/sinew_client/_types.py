@@ -1545,6 +1545,21 @@ class ControlShutdownResult(TypedDict):
     """time that running calls get"""
 
 
+class ControlRestartParams(TypedDict):
+    pass
+
+
+class ControlRestartResult(TypedDict):
+    restarting: bool
+    """true"""
+    version: str
+    """version of the installed program"""
+    pid: float
+    """process id, which stays the same"""
+    drain_seconds: float
+    """time that running calls get"""
+
+
 class CheckProcessHealthArguments(TypedDict, total=False):
     pid: int | None
     """Process id."""

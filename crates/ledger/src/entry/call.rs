@@ -67,9 +67,13 @@ pub struct RecordedDecision {
     /// Rules that decided.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<RuleRef>,
-    /// Redacted facts that the decision was based on.
+    /// Redacted facts that the decision was based on, in an entry that was read.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub facts: Value,
+    /// The same as JSON text, in an entry that is to be written: the writer adds it as the member `facts`. A value costs
+    /// dozens of allocations, and every call waits for its record.
+    #[serde(skip)]
+    pub facts_json: String,
 }
 
 /// Final status of a call.

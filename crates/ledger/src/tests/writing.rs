@@ -98,8 +98,13 @@ async fn the_anchor_counts_a_call_before_its_reply() {
     let read = ledger.intend(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
     ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
     assert_eq!(counted(), ledger.health().head);
-    let read = ledger.intend_read(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
-    ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
+    for _ in 0..3 {
+        let read =
+            ledger.intend_read(samples::decision("read_file", RecordedEffect::Reads), ()).await.unwrap();
+        ledger.conclude(&read, samples::outcome(OutcomeStatus::Done)).unwrap();
+    }
+    assert_eq!(counted() + 3, ledger.health().head, "replies that leave together share one anchor");
+    ledger.anchor_records();
     assert_eq!(counted(), ledger.health().head);
     let change = ledger.intend(samples::decision("write_file", RecordedEffect::Changes), ()).await.unwrap();
     assert_eq!(counted(), ledger.health().head, "a change is counted before it runs");

@@ -196,12 +196,12 @@ mod tests {
 
     use super::*;
     use crate::in_flight_requests::InFlightRequests;
-    use crate::outbox::LineCharge;
+    use crate::outbox::OutboxHooks;
 
     #[tokio::test]
     async fn id_is_free_before_its_reply_is_sent() {
         let (server, _client) = tokio::io::duplex(16);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600), LineCharge::none());
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(600), OutboxHooks::none());
         // The client does not read and this fills the queue, so the reply below cannot be sent.
         outbox.send(vec![b'x'; 8 * 1024 * 1024]).await;
         let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
@@ -215,7 +215,7 @@ mod tests {
     #[tokio::test]
     async fn request_cancelled_early_starts_but_gets_no_reply() {
         let (server, mut client) = tokio::io::duplex(1000);
-        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600), LineCharge::none());
+        let (outbox, writer) = Outbox::open(server, Duration::from_secs(600), OutboxHooks::none());
         let (open, id) = (InFlightRequests::default(), RequestId::read(json!(1)).unwrap());
         let begun = AtomicUsize::new(0);
         let endless = async {

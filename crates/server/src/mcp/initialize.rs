@@ -106,12 +106,12 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader};
 
     use super::*;
-    use crate::outbox::{LineCharge, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     #[tokio::test]
     async fn client_is_notified_when_tools_change() {
         let (server, client) = tokio::io::duplex(1024);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), LineCharge::none());
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), OutboxHooks::none());
         let sender = watch::Sender::new(0_u64);
         let notifying = tokio::spawn(notify_changes(sender.subscribe(), Notifier::new(outbox)));
         let mut lines = BufReader::new(client).lines();

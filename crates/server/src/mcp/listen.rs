@@ -134,12 +134,12 @@ mod tests {
     use tokio::io::{AsyncBufReadExt, BufReader};
 
     use super::*;
-    use crate::outbox::{LineCharge, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     #[tokio::test]
     async fn notifications_carry_the_subscription_id() {
         let (server, client) = tokio::io::duplex(1024);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), LineCharge::none());
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), OutboxHooks::none());
         let sender = watch::Sender::new(0_u64);
         let meta = json!({SUBSCRIPTION_ID_KEY: 7});
         let subscription = Subscription { meta: meta.clone(), tools: Some(sender.subscribe()), tasks: None };

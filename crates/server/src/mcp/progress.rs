@@ -118,7 +118,7 @@ mod tests {
     use tool::{CallId, Caller, CallerEndpoint, Failure, FailureKind, Mode, TraceContext};
 
     use super::*;
-    use crate::outbox::{LineCharge, Outbox};
+    use crate::outbox::{Outbox, OutboxHooks};
 
     fn request() -> CallRequest {
         CallRequest {
@@ -159,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn progress_precedes_the_result_in_increasing_order() {
         let (server, client) = tokio::io::duplex(1024);
-        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), LineCharge::none());
+        let (outbox, _writer) = Outbox::open(server, Duration::from_secs(60), OutboxHooks::none());
         let ended = execute_with_progress(
             request(),
             Some((json!("tok"), Notifier::new(outbox))),

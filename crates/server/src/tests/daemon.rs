@@ -169,6 +169,7 @@ pub(crate) fn listener(
         on_malformed: |_, _, _, error| error,
         admit: |_, _, _| Ok(()),
         charge_line: |_, _, _| {},
+        before_write: |_| {},
         request_slots: None,
         context: desk,
     };

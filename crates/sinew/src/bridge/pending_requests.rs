@@ -22,12 +22,12 @@ const MAX_KEPT_BYTES: usize = 1024 * 1024;
 
 #[derive(Default)]
 struct PendingRequestsState {
-    open: HashMap<Value, OpenRequest>,
+    open: HashMap<Value, UnansweredRequest>,
     /// Handshake with its id, from the request until an error response.
     handshake: Option<(Value, Vec<u8>)>,
 }
 
-struct OpenRequest {
+struct UnansweredRequest {
     /// Line of the request, unless it is too long to be kept.
     line: Option<Vec<u8>>,
     /// Number of times that it was taken back.
@@ -56,7 +56,7 @@ impl PendingRequests {
         let Some(id) = head.request_id().cloned() else { return };
         let mut state = self.lock();
         let kept = (line.len() <= MAX_KEPT_BYTES).then(|| line.to_owned());
-        state.open.insert(id.clone(), OpenRequest { line: kept, attempt: 0, is_sent: false });
+        state.open.insert(id.clone(), UnansweredRequest { line: kept, attempt: 0, is_sent: false });
         if head.method.as_deref() == Some("initialize") && state.handshake.is_none() {
             state.handshake = Some((id, line.to_owned()));
         }
@@ -116,10 +116,11 @@ impl PendingRequests {
         state.open.remove(id).map(|_| daemon_gone_error(id))
     }
 
-    /// Returns the client's handshake with a new id, if it has had one.
+    /// Returns the client's handshake with a new id, if the daemon has answered it.
     pub(super) fn handshake(&self) -> Option<Vec<u8>> {
         let state = self.lock();
-        let (_, line) = state.handshake.as_ref()?;
+        // An open handshake is still to be sent, or its response is still to be read.
+        let (_, line) = state.handshake.as_ref().filter(|(id, _)| !state.open.contains_key(id))?;
         let mut message: Value = serde_json::from_slice(line).ok()?;
         *message.get_mut("id")? = json!(REPEATED_HANDSHAKE_ID);
         Some(format!("{message}\n").into_bytes())
@@ -191,7 +192,11 @@ mod tests {
         let calls = PendingRequests::default();
         assert!(calls.handshake().is_none());
         let hello = r#"{"id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}"#;
-        note(&calls, hello);
+        let head = MessageHead::parse(hello.as_bytes());
+        calls.note_request(&head, hello.as_bytes());
+        assert!(calls.handshake().is_none(), "it waits for a connection, on which it is sent");
+        assert!(calls.mark_sent(&0.into(), 0));
+        assert!(calls.handshake().is_none(), "it was not answered");
         failed_requests(&calls);
         assert!(calls.handshake().is_none(), "it was answered with an error");
         note(&calls, hello);

@@ -8,20 +8,32 @@ use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
 use crate::exit::{CommandError, ExitKind};
 use crate::render;
+use crate::restart::drain_time;
 use crate::service;
 use crate::terminal::{LiveLine, print_message, print_result_line};
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Time that the daemon may take after the running calls have ended.
-const CLOSING_TIME: Duration = Duration::from_secs(10);
+const CLOSING_TIME: Duration = Duration::from_secs(20);
 
 /// Stops the daemon and waits for its end.
 pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
+    stop_daemon(&context)?;
+    render::reply(output, json!({"stopped": true}), |_| {
+        print_result_line("the daemon has stopped")?;
+        if service::is_installed(context.home()) {
+            print_message("its service may start it again; `sinew service stop` stops that too");
+        }
+        Ok(())
+    })
+}
+
+/// Stops the daemon and waits until it has released the state.
+pub(super) fn stop_daemon(context: &CommandContext) -> Result<(), CommandError> {
     let reply = context.request_running_daemon("control/shutdown", json!({}))?;
-    let drain = Duration::from_secs(reply["drain_seconds"].as_u64().unwrap_or_default());
-    let deadline = Instant::now() + drain + CLOSING_TIME;
-    let line = LiveLine::start("the daemon ends its calls");
+    let deadline = Instant::now() + drain_time(&reply) + CLOSING_TIME;
+    let _line = LiveLine::start("the daemon ends its calls");
     while context.is_state_locked() {
         if Instant::now() >= deadline {
             let problem = CommandError::new(ExitKind::TimedOut, "the daemon has not ended yet");
@@ -31,14 +43,7 @@ pub(crate) fn run(output: JsonArgs) -> Result<ExitKind, CommandError> {
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-    drop(line);
-    render::reply(output, json!({"stopped": true}), |_| {
-        print_result_line("the daemon has stopped")?;
-        if service::is_installed(context.home()) {
-            print_message("its service may start it again; `sinew service stop` stops that too");
-        }
-        Ok(())
-    })
+    Ok(())
 }
 
 /// Shows the version of this program, and of the daemon if one runs.

@@ -4,9 +4,7 @@
 mod removal;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use serde_json::json;
 use server::{LockHolder, StateLock};
 
 pub(super) use self::removal::remove_empty_parents;
@@ -20,9 +18,6 @@ use crate::program_path::stable_program_path;
 use crate::service::{ServiceFacts, ServiceManagerKind};
 use crate::terminal::{confirm, is_interactive, print_message, print_result_line, print_warning};
 
-/// Time that a stopping daemon gets beyond its drain timeout.
-const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Completion scripts of the user, below the home folder.
 const COMPLETIONS: [&str; 5] = [
     ".local/share/bash-completion/completions/sinew",
@@ -120,24 +115,6 @@ fn project_folders(context: &CommandContext) -> Vec<PathBuf> {
         )),
     }
     folders
-}
-
-/// Stops the daemon and waits until it has released the state.
-fn stop_daemon(context: &CommandContext) -> Result<(), CommandError> {
-    if !context.is_state_locked() {
-        return Ok(());
-    }
-    let reply = context.request_running_daemon("control/shutdown", json!({}))?;
-    let drain = Duration::from_secs(reply["drain_seconds"].as_u64().unwrap_or_default());
-    let deadline = Instant::now() + drain + STOP_TIMEOUT;
-    while context.is_state_locked() {
-        if Instant::now() >= deadline {
-            let problem = CommandError::new(ExitKind::TimedOut, "the daemon does not stop");
-            return Err(problem.with_hint("end it yourself, then run `sinew uninstall` again"));
-        }
-        std::thread::sleep(POLL_INTERVAL);
-    }
-    Ok(())
 }
 
 /// Prints what is left, and how to remove the program itself.

@@ -206,8 +206,8 @@ fn print_metrics(output: &Value) -> Result<(), CommandError> {
     let memory = &output["memory"];
     let used = format!("{} of {}", bytes(memory, "used_bytes"), bytes(memory, "total_bytes"));
     row("memory".to_owned(), number("/memory/used_percent"), used);
-    if output["swap"]["total_bytes"].as_u64().unwrap_or(0) > 0 {
-        let swap = &output["swap"];
+    let swap = &output["swap"];
+    if swap["total_bytes"].as_u64().unwrap_or(0) > 0 {
         let used = format!("{} of {}", bytes(swap, "used_bytes"), bytes(swap, "total_bytes"));
         let share = number("/swap/used_bytes").zip(number("/swap/total_bytes"));
         row("swap".to_owned(), share.map(|(used, total)| used * 100.0 / total), used);

@@ -92,6 +92,11 @@ fn configured_patterns_are_applied() {
 }
 
 /// Patterns that a search over several texts at once would miss or match elsewhere.
+/// Redacts a value that is given as text.
+fn as_json_text(redactor: &Redactor, value: &Value) -> Value {
+    serde_json::from_str(&redactor.redact_json(value.to_string())).unwrap()
+}
+
 #[test]
 fn owned_redaction_applies_every_pattern() {
     let pattern = |pattern: &str| SecretPattern {
@@ -111,6 +116,7 @@ fn owned_redaction_applies_every_pattern() {
         ] {
             let expected = redactor.redact_value(&value);
             assert_eq!(redactor.redact_owned(value.clone()), expected, "{text}: {value}");
+            assert_eq!(as_json_text(&redactor, &value), expected, "{text}: {value} as text");
         }
     }
 }
@@ -122,6 +128,7 @@ fn json_is_redacted_by_name_and_by_shape() {
     let check = |given: Value, expected: Value| {
         assert_eq!(redactor.redact_value(&given), expected, "{given}");
         assert_eq!(redactor.redact_owned(given.clone()), expected, "given away: {given}");
+        assert_eq!(as_json_text(&redactor, &given), expected, "as text: {given}");
     };
     check(json!({"password": "x", "user": "ada"}), json!({"password": marker, "user": "ada"}));
     check(json!({"Api-Key": 12345, "max_tokens": 4096}), json!({"Api-Key": marker, "max_tokens": 4096}));
@@ -248,6 +255,11 @@ fn none_of_a_thousand_planted_secrets_survives() {
         assert!(value.to_string().contains(&secret), "the test must plant it: {value}");
         let clean = redactor.redact_value(&value);
         assert!(!clean.to_string().contains(&secret), "seed {seed}: {secret} survives in {clean}");
+        assert_eq!(
+            as_json_text(&redactor, &value),
+            clean,
+            "seed {seed}: redaction of text gives the same result"
+        );
         assert_eq!(redactor.redact_owned(value), clean, "seed {seed}: owned redaction gives the same result");
         assert_eq!(redactor.redact_value(&clean), clean, "seed {seed}: redaction is idempotent");
     }

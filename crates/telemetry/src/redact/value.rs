@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use tool::escaped_json;
 
 use super::sensitive::{Sensitivity, is_placeholder, may_name_secret, sensitivity};
 use super::{DetectorId, Redactor, assignment, command_line};
@@ -29,6 +30,21 @@ impl Redactor {
     /// without copying.
     pub fn redact_owned(&self, value: Value) -> Value {
         if self.has_no_hint(&value) || self.is_clean(&value) { value } else { self.redact_value(&value) }
+    }
+
+    /// Replaces every secret in a JSON text, like `redact_owned`. Most texts have none, and no value is built of them.
+    pub fn redact_json(&self, text: String) -> String {
+        // Without an escape, every key and string is a line of its own.
+        let lines = text.replace('"', "\n");
+        let is_plain = !text.contains('\\') && !lines.lines().any(holds_commands);
+        if is_plain && !may_name_secret(&lines) && !self.may_contain_secret(&lines) {
+            return text;
+        }
+        let value = serde_json::from_str(&text).map_or(Value::Null, |value| self.redact_owned(value));
+        let mut redacted = Vec::with_capacity(text.len());
+        // A JSON value can always be serialised, and JSON is UTF-8.
+        let _ = escaped_json::append(&mut redacted, &value);
+        String::from_utf8(redacted).unwrap_or_default()
     }
 
     /// Returns true if none of the literals occurs of which every secret and every sensitive name contains

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::path_declarations::{self, ACCESS_KEYWORD, is_path};
 use crate::definition::DefinitionError;
+use crate::text::SharedText;
 use crate::{Arguments, Category};
 
 /// Access that a tool needs to a path.
@@ -37,7 +38,7 @@ impl PathAccess {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathArgument {
     /// Key of the argument.
-    pub key: String,
+    pub key: SharedText,
     /// True if the argument is an array of paths.
     pub many: bool,
     /// Access that the tool needs.
@@ -57,12 +58,12 @@ impl PathArgument {
         let many = is_path(items);
         let declared = [property, items].into_iter().filter(|schema| is_path(schema));
         let access = declared.map(|schema| access(schema, category)).max()?;
-        Some(PathArgument { key: key.to_owned(), many, access })
+        Some(PathArgument { key: key.into(), many, access })
     }
 
     /// Returns the strings given for this argument. The schema check has refused values of other types.
     pub fn texts<'a>(&'a self, arguments: &'a Arguments) -> impl Iterator<Item = &'a str> {
-        let value = arguments.get(&self.key);
+        let value = arguments.get(&*self.key);
         let items = value.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         value.and_then(Value::as_str).into_iter().chain(items)
     }

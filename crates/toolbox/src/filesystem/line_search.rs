@@ -44,6 +44,13 @@ pub(super) struct LineMatch {
 #[derive(Debug)]
 pub(super) struct LineQuery {
     matcher: RegexMatcher,
+    context: u8,
+}
+
+/// Searcher of one thread, with the buffers that it uses for every file.
+pub(super) struct LineSearcher {
+    matcher: RegexMatcher,
+    searcher: Searcher,
 }
 
 /// Selection of the matching lines to return.
@@ -51,7 +58,6 @@ pub(super) struct MatchSelection {
     /// Return only lines after this one.
     pub(super) after_line: u64,
     pub(super) max_matches: usize,
-    pub(super) context: u8,
     pub(super) deadline: Instant,
 }
 
@@ -64,7 +70,8 @@ pub(super) struct FileMatches {
 }
 
 impl LineQuery {
-    pub(super) fn new(text: &str, regex: bool, case_sensitive: bool) -> Result<Self, Failure> {
+    /// Compiles an expression. Each match is shown with `context` lines before and after it.
+    pub(super) fn new(text: &str, regex: bool, case_sensitive: bool, context: u8) -> Result<Self, Failure> {
         let mut builder = RegexMatcherBuilder::new();
         builder
             .case_insensitive(!case_sensitive)
@@ -79,41 +86,47 @@ impl LineQuery {
             let hint = "a match cannot span lines; set regex to false to search for the literal text";
             Failure::new(FailureKind::Conflict, message).with_hint(hint)
         })?;
-        Ok(LineQuery { matcher })
+        Ok(LineQuery { matcher, context })
     }
+}
 
-    /// Searches the first `most_bytes` bytes of a file.
-    pub(super) fn search(
-        &self,
-        file: impl Read,
-        most_bytes: u64,
-        path: &Path,
-        lines: &MatchSelection,
-    ) -> io::Result<FileMatches> {
-        let context = usize::from(lines.context);
-        let mut searcher = SearcherBuilder::new()
+impl LineSearcher {
+    pub(super) fn new(query: &LineQuery) -> Self {
+        let context = usize::from(query.context);
+        let searcher = SearcherBuilder::new()
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_LINE_BYTES))
             .line_number(true)
             .before_context(context)
             .after_context(context)
             .build();
+        LineSearcher { matcher: query.matcher.clone(), searcher }
+    }
+
+    /// Searches the first `most_bytes` bytes of a file.
+    pub(super) fn search(
+        &mut self,
+        file: impl Read,
+        most_bytes: u64,
+        path: &Path,
+        lines: &MatchSelection,
+    ) -> io::Result<FileMatches> {
         let path = path_to_text(path.as_os_str());
         let mut found = MatchCollector {
-            query: self,
+            matcher: &self.matcher,
             lines,
             path: &path,
             before: Vec::new(),
             file_matches: FileMatches::default(),
         };
-        searcher.search_reader(&self.matcher, file.take(most_bytes), &mut found)?;
+        self.searcher.search_reader(&self.matcher, file.take(most_bytes), &mut found)?;
         found.file_matches.matches.truncate(lines.max_matches);
         Ok(found.file_matches)
     }
 }
 
 struct MatchCollector<'a> {
-    query: &'a LineQuery,
+    matcher: &'a RegexMatcher,
     lines: &'a MatchSelection,
     path: &'a str,
     before: Vec<String>,
@@ -133,7 +146,7 @@ impl Sink for MatchCollector<'_> {
         if line <= self.lines.after_line {
             return Ok(true);
         }
-        let begins = self.query.matcher.find(found.bytes()).ok().flatten();
+        let begins = self.matcher.find(found.bytes()).ok().flatten();
         let column = begins.map_or(1, |begins| begins.start() as u64 + 1);
         let (path, text) = (self.path.to_owned(), display_line(found.bytes()));
         self.file_matches.matches.push(LineMatch { path, line, column, text, before, after: Vec::new() });
@@ -183,16 +196,10 @@ mod tests {
 
     use super::*;
 
-    fn search_text(text: &[u8], query: &LineQuery, after_line: u64, most: usize, context: u8) -> FileMatches {
+    fn search_text(text: &[u8], query: &LineQuery, after_line: u64, most: usize) -> FileMatches {
         let until = Instant::now() + Duration::from_secs(60);
-        query
-            .search(
-                text,
-                1000,
-                Path::new("f"),
-                &MatchSelection { after_line, max_matches: most, context, deadline: until },
-            )
-            .unwrap()
+        let lines = MatchSelection { after_line, max_matches: most, deadline: until };
+        LineSearcher::new(query).search(text, 1000, Path::new("f"), &lines).unwrap()
     }
 
     fn numbers(file_matches: &FileMatches) -> Vec<(u64, u64)> {
@@ -203,8 +210,8 @@ mod tests {
     fn lines_match_by_text_case_and_regex() {
         let text = b"one\nTwo two\nthree.\ntwo\r\n";
         let check = |query: &str, regex, sensitive, expect: &[(u64, u64)]| {
-            let query = LineQuery::new(query, regex, sensitive).unwrap();
-            assert_eq!(numbers(&search_text(text, &query, 0, 10, 0)), expect);
+            let query = LineQuery::new(query, regex, sensitive, 0).unwrap();
+            assert_eq!(numbers(&search_text(text, &query, 0, 10)), expect);
         };
         check("two", false, true, &[(2, 5), (4, 1)]);
         check("two", false, false, &[(2, 1), (4, 1)]);
@@ -216,28 +223,31 @@ mod tests {
 
     #[test]
     fn matches_are_paged_and_have_context() {
-        let query = LineQuery::new("x", false, true).unwrap();
+        let query = LineQuery::new("x", false, true, 0).unwrap();
         let text = b"a\nx1\nb\nx2\nc\nx3\n";
-        assert_eq!(numbers(&search_text(text, &query, 0, 2, 0)), [(2, 1), (4, 1)]);
-        assert_eq!(numbers(&search_text(text, &query, 4, 2, 0)), [(6, 1)]);
-        let shown = search_text(text, &query, 0, 10, 1);
+        assert_eq!(numbers(&search_text(text, &query, 0, 2)), [(2, 1), (4, 1)]);
+        assert_eq!(numbers(&search_text(text, &query, 4, 2)), [(6, 1)]);
+        let with_context = LineQuery::new("x", false, true, 1).unwrap();
+        let shown = search_text(text, &with_context, 0, 10);
         assert_eq!(
             (&shown.matches[0].before, &shown.matches[0].after),
             (&vec!["a".to_owned()], &vec!["b".to_owned()])
         );
-        let file_matches = search_text(text, &query, u64::MAX, 10, 0);
+        let file_matches = search_text(text, &query, u64::MAX, 10);
         assert!(file_matches.matches.is_empty() && !file_matches.binary);
     }
 
     #[test]
     fn binary_files_and_oversized_queries_have_no_matches() {
-        let query = LineQuery::new("x", false, true).unwrap();
-        let file_matches = search_text(b"x\n\0x\n", &query, 0, 10, 0);
+        let query = LineQuery::new("x", false, true, 0).unwrap();
+        let file_matches = search_text(b"x\n\0x\n", &query, 0, 10);
         assert!(file_matches.binary && file_matches.matches.is_empty());
         let long = [b"x".repeat(500), b"\n".to_vec()].concat();
-        assert_eq!(search_text(&long, &query, 0, 10, 0).matches[0].text.chars().count(), MAX_SHOWN_CHARS + 1);
-        assert!(LineQuery::new("a\nb", false, true).is_err(), "a match cannot span lines");
+        assert_eq!(search_text(&long, &query, 0, 10).matches[0].text.chars().count(), MAX_SHOWN_CHARS + 1);
+        assert!(LineQuery::new("a\nb", false, true, 0).is_err(), "a match cannot span lines");
         let huge = "(a{1000}){1000}";
-        assert!(LineQuery::new(huge, true, true).unwrap_err().message.contains("is not a valid expression"));
+        assert!(
+            LineQuery::new(huge, true, true, 0).unwrap_err().message.contains("is not a valid expression")
+        );
     }
 }

@@ -17,6 +17,7 @@ use super::cursor::Cursor;
 use super::ignore_rules::IgnoreRules;
 use super::line_search::{LineMatch, LineQuery, MatchSelection};
 use super::name_pattern::NamePattern;
+use super::search_workers::{OpenedFile, SearchWorkers, SearchedFile, WaitFor};
 use super::{display_path, target, timestamp};
 use crate::output_budget;
 use crate::tool_registration::{FolderArg, ToolRegistration, TypedOutput};
@@ -151,7 +152,6 @@ struct FileSearch<'a> {
     link_lookups: u64,
     arguments: &'a Arguments,
     pattern: Option<NamePattern>,
-    query: Option<LineQuery>,
     ignored: IgnoreRules,
     after: Option<Cursor>,
     deadline: Instant,
@@ -162,6 +162,8 @@ struct FileSearch<'a> {
     visited: u64,
     read_bytes: u64,
     end: SearchEnd,
+    /// No further result fits, or there was no time to search a file completely.
+    is_full: bool,
 }
 
 /// Reason why a search ended.
@@ -184,7 +186,9 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SearchFi
     }
     let until = Instant::now() + MAX_DURATION.min(permit.timeout().mul_f64(0.75));
     let query = match &arguments.query {
-        Some(text) => Some(LineQuery::new(text, arguments.regex, arguments.case_sensitive)?),
+        Some(text) => {
+            Some(LineQuery::new(text, arguments.regex, arguments.case_sensitive, arguments.context)?)
+        }
         None => None,
     };
     let skipped = SkippedFiles::default();
@@ -204,7 +208,6 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SearchFi
         link_lookups: 0,
         arguments,
         pattern: arguments.glob.as_deref().map(NamePattern::new).transpose()?,
-        query,
         ignored: IgnoreRules::for_directory(directory, arguments.include_ignored),
         after: arguments.cursor.as_deref().map(Cursor::parse).transpose()?,
         deadline: until,
@@ -214,10 +217,17 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SearchFi
         visited: 0,
         read_bytes: 0,
         end: SearchEnd::Running,
+        is_full: false,
     };
-    let unvisited = directory.visit(&mut |found| {
-        let is_shown = permit.is_visible(&directory.canonical().join(found.relative));
-        if is_shown { search.visit(found) } else { VisitAction::Skip }
+    let unvisited = std::thread::scope(|scope| {
+        let most_bytes = search.max_file_bytes();
+        let mut workers = query.as_ref().map(|query| SearchWorkers::start(scope, query, most_bytes));
+        let unvisited = directory.visit(&mut |found| {
+            let is_shown = permit.is_visible(&directory.canonical().join(found.relative));
+            if is_shown { search.visit(found, workers.as_mut()) } else { VisitAction::Skip }
+        });
+        search.collect(workers.as_mut(), WaitFor::All);
+        unvisited
     })?;
     search.results.skipped.unreadable += unvisited.unreadable.len() as u64;
     search.results.skipped.ignore_files = search.ignored.skipped_files();
@@ -226,7 +236,7 @@ fn search(permit: &Permit, arguments: &Arguments) -> Result<TypedOutput<SearchFi
 }
 
 impl FileSearch<'_> {
-    fn visit(&mut self, found: &TreeEntry<'_>) -> VisitAction {
+    fn visit(&mut self, found: &TreeEntry<'_>, workers: Option<&mut SearchWorkers>) -> VisitAction {
         self.visited += 1;
         if self.visited > MAX_VISITED
             || self.read_bytes > MAX_SEARCHED_BYTES
@@ -247,9 +257,9 @@ impl FileSearch<'_> {
             self.ignored.enter_directory(found);
         }
         let is_named = self.pattern.as_ref().is_none_or(|pattern| pattern.matches(found.relative));
-        match (&self.query, is_named) {
+        match (workers, is_named) {
             (None, true) => self.add_file(found),
-            (Some(_), true) if found.entry.kind == EntryKind::File => self.search_file(found),
+            (Some(workers), true) if found.entry.kind == EntryKind::File => self.search_file(found, workers),
             _ => {}
         }
         if self.end == SearchEnd::Running { VisitAction::Enter } else { VisitAction::Stop }
@@ -281,7 +291,8 @@ impl FileSearch<'_> {
         }
     }
 
-    fn search_file(&mut self, found: &TreeEntry<'_>) {
+    /// Hands a file over to the threads, and collects the files that they have searched.
+    fn search_file(&mut self, found: &TreeEntry<'_>, workers: &mut SearchWorkers) {
         // In the file where the previous result ended, only later lines are new.
         let after = self.after.as_ref().map(|after| (found.relative.cmp(&after.path), after.rank));
         let after_line = match after {
@@ -289,9 +300,7 @@ impl FileSearch<'_> {
             Some((std::cmp::Ordering::Equal, line)) => line,
             Some((std::cmp::Ordering::Greater, _)) | None => 0,
         };
-        // The schema bounds the number, so the conversion does not overflow.
-        let most = (self.arguments.max_file_size_mb * 1024.0 * 1024.0) as u64;
-        if found.entry.size.is_some_and(|size| size > most) {
+        if found.entry.size.is_some_and(|size| size > self.max_file_bytes()) {
             self.results.skipped.too_large += 1;
             return;
         }
@@ -309,21 +318,34 @@ impl FileSearch<'_> {
             self.link_lookups += 1;
             if !self.permit.is_content_visible(&self.directory.join(found.relative), &reader) {
                 self.results.skipped.hard_links += 1;
-                self.last = Some(Cursor::new(u64::MAX, found.relative));
+                // Files that are still being searched come first.
+                if workers.is_idle() {
+                    self.last = Some(Cursor::new(u64::MAX, found.relative));
+                }
                 return;
             }
         }
-        let Some(query) = &self.query else { return };
-        self.results.searched_files += 1;
-        self.read_bytes += found.entry.size.unwrap_or(0).min(most);
         let remaining = self.arguments.max_results - self.results.matches.len();
-        let lines = MatchSelection {
-            after_line,
-            max_matches: remaining + 1,
-            context: self.arguments.context,
-            deadline: self.deadline,
-        };
-        let file_matches = match query.search(reader, most, found.relative, &lines) {
+        let lines = MatchSelection { after_line, max_matches: remaining + 1, deadline: self.deadline };
+        let (relative, size) = (found.relative.to_owned(), found.entry.size.unwrap_or(0));
+        workers.send(OpenedFile { relative, reader, size, lines });
+        self.collect(Some(workers), WaitFor::Room);
+    }
+
+    /// Adds the results of searched files, in the order of the walk.
+    fn collect(&mut self, workers: Option<&mut SearchWorkers>, wait: WaitFor) {
+        let Some(workers) = workers else { return };
+        while !self.is_full
+            && let Some(file) = workers.next(wait)
+        {
+            self.add_matches(file);
+        }
+    }
+
+    fn add_matches(&mut self, file: SearchedFile) {
+        self.results.searched_files += 1;
+        self.read_bytes += file.size.min(self.max_file_bytes());
+        let file_matches = match file.matches {
             Ok(file_matches) => file_matches,
             Err(_) => {
                 self.results.skipped.unreadable += 1;
@@ -332,7 +354,7 @@ impl FileSearch<'_> {
         };
         self.results.skipped.binary += u64::from(file_matches.binary);
         for each in file_matches.matches {
-            let position = Cursor::new(each.line, found.relative);
+            let position = Cursor::new(each.line, &file.relative);
             if !self.reserve_space(&each) {
                 return;
             }
@@ -340,10 +362,15 @@ impl FileSearch<'_> {
             self.last = Some(position);
         }
         if file_matches.out_of_time {
-            self.end = SearchEnd::WorkLimit;
+            (self.end, self.is_full) = (SearchEnd::WorkLimit, true);
         } else {
-            self.last = Some(Cursor::new(u64::MAX, found.relative));
+            self.last = Some(Cursor::new(u64::MAX, &file.relative));
         }
+    }
+
+    fn max_file_bytes(&self) -> u64 {
+        // The schema bounds the number, so the conversion does not overflow.
+        (self.arguments.max_file_size_mb * 1024.0 * 1024.0) as u64
     }
 
     /// Returns true and reserves space if one more result fits; otherwise the search ends.
@@ -352,9 +379,9 @@ impl FileSearch<'_> {
         let cost = serde_json::to_string(result).map_or(u64::MAX, |text| text.len() as u64 + 1);
         match self.remaining_bytes.checked_sub(cost).filter(|_| count < self.arguments.max_results) {
             Some(rest) => self.remaining_bytes = rest,
-            None => self.end = SearchEnd::ResultLimit,
+            None => (self.end, self.is_full) = (SearchEnd::ResultLimit, true),
         }
-        self.end == SearchEnd::Running
+        !self.is_full
     }
 
     fn into_output(mut self) -> TypedOutput<SearchFilesOutput> {

@@ -8,8 +8,9 @@ use governance::Policy;
 use governance::files::VerdictKind;
 use guardrail::CuratedGuardrails;
 use jiff::Timestamp;
-use ledger::{LedgerEntry, LedgerReader, LedgerRecord, RecordFilter};
+use ledger::{LedgerEntry, LedgerReader};
 use policy_tools::{PolicyDifference, PolicyEffect, compare_policies};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tool::{RefusalCode, ToolDefinition};
 
@@ -27,7 +28,7 @@ use crate::terminal::{
 /// Number of calls shown for each kind of change. All are counted.
 const SAMPLES: usize = 5;
 
-/// Counts of replayed calls by result.
+/// Counts of replayed calls by result, in the order of the records.
 #[derive(Default)]
 struct ReplayTally {
     same: usize,
@@ -35,8 +36,27 @@ struct ReplayTally {
     unjudged: usize,
     /// Calls that were refused when they were made.
     refusals: usize,
-    /// Samples of calls that the candidate decides differently, by tool, recorded verdict and new verdict.
-    changed: BTreeMap<(String, String, String), Vec<Value>>,
+    /// Calls that the candidate decides differently, by tool, recorded verdict and new verdict.
+    changed: BTreeMap<(String, String, String), ChangedCalls>,
+}
+
+/// Number of calls that the candidate decides differently, and the last of them.
+#[derive(Default)]
+struct ChangedCalls {
+    count: usize,
+    samples: Vec<Value>,
+}
+
+/// Record of a decision or of a refusal, with the members that a replay needs.
+#[derive(Deserialize)]
+struct ReplayedCall {
+    time: Timestamp,
+    call_id: String,
+    tool: String,
+    approval_id: Option<String>,
+    code: Option<RefusalCode>,
+    #[serde(default)]
+    facts: Value,
 }
 
 pub(crate) fn run(
@@ -52,20 +72,14 @@ pub(crate) fn run(
     let definitions = definitions(&snapshot);
     candidate.check_tools(definitions.iter().copied()).map_err(CommandError::configuration)?;
     let folder = compose::ledger_dir(context);
-    let of = |kind: &str| RecordFilter {
-        kind: Some(kind.to_owned()),
-        since: Some(since),
-        ..RecordFilter::default()
-    };
-    let reader = LedgerReader::new(&folder);
-    let decisions = reader.query(&of("decision")).map_err(read_error(&folder))?;
-    let refusals = reader.query(&of("refusal")).map_err(read_error(&folder))?;
-    let mut tally = ReplayTally { refusals: refusals.len(), ..ReplayTally::default() };
     let line = LiveLine::start("judging the recorded calls again");
-    for (done, record) in (0..).zip(decisions.iter().chain(&refusals)) {
-        LiveLine::set_progress("replay", done, (decisions.len() + refusals.len()) as u64);
-        tally.add_record(record, &candidate, &snapshot);
-    }
+    let tallies = LedgerReader::new(&folder).fold_segments(since, |tally: &mut ReplayTally, kind, line| {
+        if matches!(kind, "decision" | "call" | "refusal") {
+            tally.add_record(kind, line, &candidate, &snapshot);
+        }
+    });
+    let tally =
+        tallies.map_err(read_error(&folder))?.into_iter().fold(ReplayTally::default(), ReplayTally::and);
     drop(line);
     let mut differences = compare_policies((&snapshot.policy, &candidate), &snapshot.workspaces, definitions);
     differences.extend(curated_map_differences(against, &snapshot)?);
@@ -98,18 +112,19 @@ pub(super) fn definitions(snapshot: &ConfigSnapshot) -> Vec<&ToolDefinition> {
 }
 
 impl ReplayTally {
-    fn add_record(&mut self, record: &LedgerRecord, by: &Policy, snapshot: &ConfigSnapshot) {
-        let body = record.json();
-        let tool = body.get("tool").and_then(Value::as_str).unwrap_or_default();
-        let facts = body.get("facts").unwrap_or(&Value::Null);
-        let host = facts.pointer("/host/name").and_then(Value::as_str);
-        let definition = snapshot.definition_judged_as(tool, host, by);
-        let found = definition.and_then(|definition| by.replay(definition, facts, &snapshot.workspaces));
-        let Some(found) = found else {
+    fn add_record(&mut self, kind: &str, line: &[u8], by: &Policy, snapshot: &ConfigSnapshot) {
+        self.refusals += usize::from(kind == "refusal");
+        let judged = serde_json::from_slice(line).ok().and_then(|call: ReplayedCall| {
+            let host = call.facts.pointer("/host/name").and_then(Value::as_str);
+            let definition = snapshot.definition_judged_as(&call.tool, host, by)?;
+            let found = by.replay(definition, &call.facts, &snapshot.workspaces)?;
+            Some((call, found))
+        });
+        let Some((call, found)) = judged else {
             self.unjudged += 1;
             return;
         };
-        let Some(was) = recorded_verdict(&record.entry) else { return };
+        let was = verdict_of(call.code, call.approval_id.is_some());
         if found.verdict == was {
             self.same += 1;
             return;
@@ -119,18 +134,26 @@ impl ReplayTally {
             .as_ref()
             .and_then(|refusal| refusal.rule.clone())
             .or(found.approval_rules.first().cloned());
-        let sample = json!({"call_id": body.get("call_id"), "time": record.time.to_string(), "found": found.summary(),
-            "rule": rule});
-        self.changed
-            .entry((tool.to_owned(), was.to_string(), found.verdict.to_string()))
-            .or_default()
-            .push(sample);
+        let sample = json!({"call_id": call.call_id, "time": call.time.to_string(), "found": found.summary(), "rule": rule});
+        let change = (call.tool, was.to_string(), found.verdict.to_string());
+        self.changed.entry(change).or_default().add(1, [sample]);
+    }
+
+    /// Adds the calls that were recorded after these.
+    fn and(mut self, later: ReplayTally) -> ReplayTally {
+        self.same += later.same;
+        self.unjudged += later.unjudged;
+        self.refusals += later.refusals;
+        for (change, calls) in later.changed {
+            self.changed.entry(change).or_default().add(calls.count, calls.samples);
+        }
+        self
     }
 
     fn print_json(&self, differences: &[PolicyDifference]) -> Result<(), CommandError> {
-        let changed = self.changed.iter().map(|((tool, was, verdict), samples)| {
-            json!({"tool": tool, "was": was, "becomes": verdict, "calls": samples.len(),
-                "samples": samples.iter().take(SAMPLES).collect::<Vec<_>>()})
+        let changed = self.changed.iter().map(|((tool, was, verdict), calls)| {
+            json!({"tool": tool, "was": was, "becomes": verdict, "calls": calls.count,
+                "samples": calls.samples.iter().rev().collect::<Vec<_>>()})
         });
         render::print_json(json!({"same": self.same, "not_judged": self.unjudged, "refusals": self.refusals,
             "changed": changed.collect::<Vec<_>>(), "differences": differences}))
@@ -154,8 +177,7 @@ impl ReplayTally {
                 escape_invisible_line(&difference.description)
             ))?;
         }
-        for ((tool, was, verdict), samples) in &self.changed {
-            let count = samples.len();
+        for ((tool, was, verdict), ChangedCalls { count, samples }) in &self.changed {
             let (style, before) = match was.as_str() {
                 "allow" => (WARNING_STYLE, "permitted"),
                 "ask" => (ERROR_STYLE, "approval required"),
@@ -166,7 +188,7 @@ impl ReplayTally {
                 style,
                 format!("{tool}: {before} before, {verdict} now ({count} recorded)"),
             ))?;
-            for sample in samples.iter().take(SAMPLES) {
+            for sample in samples.iter().rev() {
                 let text = |key: &str| sample.get(key).and_then(Value::as_str).unwrap_or_default();
                 print_result_line(format!(
                     "  {} {} {}",
@@ -176,7 +198,7 @@ impl ReplayTally {
                 ))?;
             }
         }
-        let changed: usize = self.changed.values().map(Vec::len).sum();
+        let changed: usize = self.changed.values().map(|calls| calls.count).sum();
         print_result_line(format!(
             "{} calls, {} of them refused: {} unchanged, {changed} changed, {} not judged",
             self.same + changed + self.unjudged,
@@ -194,17 +216,32 @@ impl ReplayTally {
     }
 }
 
+impl ChangedCalls {
+    /// Adds later calls, and keeps the last samples.
+    fn add(&mut self, count: usize, samples: impl IntoIterator<Item = Value>) {
+        self.count += count;
+        self.samples.extend(samples);
+        self.samples.drain(..self.samples.len().saturating_sub(SAMPLES));
+    }
+}
+
 /// Returns the verdict of the rules when the call was made, whatever the operator decided afterwards. `None` for an
 /// entry without a verdict.
 pub(super) fn recorded_verdict(entry: &LedgerEntry) -> Option<VerdictKind> {
-    if let LedgerEntry::Refusal(refused) = entry {
-        return Some(match refused.code {
-            RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalDenied => {
-                VerdictKind::Ask
-            }
-            _ => VerdictKind::Deny,
-        });
+    match entry {
+        LedgerEntry::Refusal(refused) => Some(verdict_of(Some(refused.code), false)),
+        entry => Some(verdict_of(None, entry.decision()?.approval_id.is_some())),
     }
-    let asked = entry.decision()?.approval_id.is_some();
-    Some(if asked { VerdictKind::Ask } else { VerdictKind::Allow })
+}
+
+/// Like `recorded_verdict`, by the code of a refusal and by the approval of a decision.
+fn verdict_of(refused: Option<RefusalCode>, is_approved: bool) -> VerdictKind {
+    match refused {
+        Some(RefusalCode::ApprovalPending | RefusalCode::ApprovalTimedOut | RefusalCode::ApprovalDenied) => {
+            VerdictKind::Ask
+        }
+        Some(_) => VerdictKind::Deny,
+        None if is_approved => VerdictKind::Ask,
+        None => VerdictKind::Allow,
+    }
 }

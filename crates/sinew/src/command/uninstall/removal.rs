@@ -9,6 +9,7 @@ use server::SinewHome;
 
 use crate::command::hook::InstalledHooks;
 use crate::command::service as service_command;
+use crate::command::stop::stop_daemon;
 use crate::command_context::CommandContext;
 use crate::exit::CommandError;
 use crate::service::ServiceFacts;
@@ -72,7 +73,9 @@ impl Removal {
                 (hooks.path(), Ok(()))
             }
             RemovalAction::Service => return service_command::remove_service(facts, |_| Ok(())),
-            RemovalAction::StopDaemon => return super::stop_daemon(context),
+            // The service manager may have stopped it already.
+            RemovalAction::StopDaemon if !context.is_state_locked() => return Ok(()),
+            RemovalAction::StopDaemon => return stop_daemon(context),
             RemovalAction::Sockets(folder) => (folder.as_path(), remove_sockets(folder)),
             RemovalAction::File(path) => (path.as_path(), fs::remove_file(path)),
             RemovalAction::Folder(path) => (path.as_path(), fs::remove_dir_all(path)),
