@@ -19,6 +19,8 @@ mod endpoints;
 mod explain;
 mod fairness;
 mod files;
+#[cfg(target_os = "linux")]
+mod fleet;
 mod guardrail;
 mod hook;
 mod hostile_input;

@@ -8,9 +8,11 @@ mod clients;
 mod conformance;
 mod dist;
 mod docs;
+mod fleet_sim;
 mod left_out;
 mod macos;
 mod marked_part;
+mod nats;
 mod node;
 mod ordinary_user;
 mod process;
@@ -72,6 +74,8 @@ enum Task {
     Echo(bench::OtherEnd),
     /// Run the long campaigns, whose figures are in docs/assurance.md
     Soak(soak::SoakOptions),
+    /// Simulate a fleet of hosts with partitions, repeats, reorders and power cuts
+    FleetSim(fleet_sim::FleetSimOptions),
     /// Build the files of a release: archives, packages, bill of materials, installer, formula, checksums
     Dist(dist::DistOptions),
     /// Install, upgrade under load and remove the Debian package in a clean system (needs root and debootstrap)
@@ -101,6 +105,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(options) => bench::command(&root, &options),
         Task::Echo(end) => end.serve_replies(),
         Task::Soak(options) => soak::command(&root, &options),
+        Task::FleetSim(options) => fleet_sim::command(&root, &options),
         Task::Dist(options) => dist::command(&root, &options),
         Task::PackageTest(options) => dist::test_package(&root, &options),
     }
@@ -145,6 +150,8 @@ mod tests {
         check("soak --campaign kill", Err("fuzz, mutants, kills"));
         check("soak --count 5", Err("--campaign <NAME>"));
         check("soak --list --save", Err("cannot be used with"));
+        check("fleet-sim --broken all", Err("repeat-after-window"));
+        check("fleet-sim --hosts 0", Err("'0'"));
         check("dist --target vax", Err("aarch64-apple-darwin"));
         check("dist --profile-guided --target aarch64-apple-darwin", Err("cannot be used with"));
         check("bake", Err("unrecognized subcommand 'bake'"));

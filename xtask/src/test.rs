@@ -11,7 +11,7 @@ use crate::left_out::{self, Reports};
 use crate::ordinary_user::OrdinaryUser;
 use crate::process::{self, Ended};
 use crate::tree::{Root, Tree};
-use crate::{chromium, clients, conformance, node, programs, project, python, tidy::rust_source};
+use crate::{chromium, clients, conformance, nats, node, programs, project, python, tidy::rust_source};
 
 /// Variable by which tests that run the real program find it.
 const BINARY: &str = "SINEW_BIN";
@@ -178,6 +178,7 @@ impl Suite<'_> {
         tests.envs(conformance::with_suite(self.root));
         tests.envs(node::with_packages(self.root));
         tests.envs(clients::with_sdks(self.root));
+        tests.envs(nats::with_server(self.root));
         tests.env(programs::VARIABLE, programs::prepare(self.root));
         tests.env(left_out::VARIABLE, self.reports.path());
         tests

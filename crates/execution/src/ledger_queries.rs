@@ -19,6 +19,16 @@ impl ToolExecutionLayer {
         self.recorder.ledger.query(filter)
     }
 
+    /// Returns the last record that a power failure cannot take back.
+    pub fn ledger_synced(&self) -> u64 {
+        self.recorder.ledger.health().synced
+    }
+
+    /// Returns a digest under the key of the ledger, which another ledger cannot have.
+    pub fn ledger_digest(&self, content: &[u8]) -> String {
+        self.recorder.ledger.keyed_digest(content)
+    }
+
     /// Verifies every byte of the ledger. If it finds damage, it records that in the ledger.
     pub fn ledger_verify(&self) -> Result<VerifyReport, LedgerError> {
         let report = self.recorder.ledger.verify()?;

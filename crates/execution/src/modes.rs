@@ -1,6 +1,7 @@
 //! Modes: the current mode, its recovery at a start, changes by the operator and by rules, and the watch that
 //! evaluates the rules.
 
+mod fleet_restriction;
 mod mode_cell;
 mod recovery;
 mod system_sampling;
@@ -17,12 +18,14 @@ pub use watch::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
 
 use std::sync::Arc;
 
+use fleet_restriction::FleetRestriction;
 use transition::UnrecordedModeChanges;
 
 /// State behind mode changes: the rules that cause them, their order and their records.
 pub(crate) struct ModeControl {
     pub(crate) watch: Arc<ModeWatch>,
     unrecorded: UnrecordedModeChanges,
+    fleet: FleetRestriction,
     /// Held while one change is applied.
     lock: tokio::sync::Mutex<()>,
 }
@@ -32,6 +35,7 @@ impl ModeControl {
         ModeControl {
             watch,
             unrecorded: UnrecordedModeChanges::default(),
+            fleet: FleetRestriction::default(),
             lock: tokio::sync::Mutex::default(),
         }
     }

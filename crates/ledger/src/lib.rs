@@ -50,6 +50,7 @@ mod verify;
 mod writer;
 
 pub mod entry;
+pub mod raw_records;
 
 pub use entry::{CallHeader, LedgerEntry, LedgerOutcome, OutcomeStatus, RecordedDecision, RecordedEffect};
 pub use error::LedgerError;

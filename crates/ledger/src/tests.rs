@@ -7,6 +7,7 @@ mod faults;
 mod faulty_disk;
 mod full_disk;
 mod power_failure;
+mod raw_records;
 mod reading;
 mod retention;
 mod tamper;

@@ -150,6 +150,7 @@ impl ConfigReloader {
             ("limits", then.limits != now.limits),
             ("ledger", then.ledger != now.ledger),
             ("log, otlp or capture_content", then.telemetry != now.telemetry),
+            ("fleet", then.fleet != now.fleet),
         ];
         let changed = parts.into_iter().filter(|(_, changed)| *changed);
         let reported = changed.map(|(part, _)| PolicyDifference {

@@ -2,6 +2,7 @@
 //! The existence of a workspace and the caller's rights there are checked when a call uses it.
 
 mod approvals;
+mod fleet;
 mod keys;
 mod retention;
 mod web;
@@ -19,6 +20,8 @@ use crate::settings_file::{LimitsFile, WorkspaceEntry};
 
 pub use crate::settings_file::{DaemonSettingsFile, ReloadMode, WorkspaceAccessSetting};
 pub use approvals::{ApprovalSettings, NotifyMethod};
+pub(crate) use fleet::FleetSection;
+pub use fleet::{FleetSettings, LostFleetPolicy};
 pub(crate) use keys::KeyFile;
 pub use keys::KeySetting;
 pub(crate) use retention::{LedgerFile, UndoFile};
@@ -52,6 +55,8 @@ pub struct Settings {
     pub undo: UndoSettings,
     /// Logging and telemetry export.
     pub telemetry: TelemetrySettings,
+    /// Fleet that this host belongs to.
+    pub fleet: Option<FleetSettings>,
 }
 
 /// One workspace of callers.
@@ -148,6 +153,7 @@ impl Settings {
                 otlp: file.otlp,
                 capture_content: file.capture_content,
             },
+            fleet: fleet::check(document, file.fleet.as_ref())?,
         })
     }
 }
@@ -398,6 +404,15 @@ mod tests {
         check("keys:\n  exa: {host: mcp.exa.ai, key_file: k}\n", 2, "is not an absolute path");
         check("keys:\n  exa: {host: mcp.exa.ai, key: secret}\n", 2, "unknown key `key`");
         check("undo:\n  keep_days: 0\n", 2, "keep_days is 0: it must be between 1 and 36500");
+        check("fleet: {lease_seconds: 60}\n", 1, "name");
+        check(
+            "fleet:\n  name: acme\n  lease_seconds: 9\n",
+            3,
+            "lease_seconds is 9: it must be between 10 and",
+        );
+        check("fleet:\n  name: acme\n  on_lost_fleet: ignore\n", 3, "unknown word `ignore`");
+        check("fleet:\n  name: acme\n  may_loosen: [abc]\n", 3, "not 64 hexadecimal digits");
+        check("fleet:\n  name: acme\n  may_losen: []\n", 3, "did you mean `may_loosen`?");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use strict_yaml::Located;
 use telemetry::{LogSettings, OtlpSettings};
 
-use crate::settings::{ApprovalSettings, KeyFile, LedgerFile, UndoFile, WebFile};
+use crate::settings::{ApprovalSettings, FleetSection, KeyFile, LedgerFile, UndoFile, WebFile};
 
 /// Settings of the daemon. Every key is optional.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -39,6 +39,8 @@ pub struct DaemonSettingsFile {
     pub(crate) otlp: OtlpSettings,
     /// Writes redacted arguments to logs and spans. Off: only their digest.
     pub(crate) capture_content: bool,
+    /// Membership of this host in a fleet. Without it, Sinew connects to no fleet.
+    pub(crate) fleet: Option<FleetSection>,
 }
 
 /// Handling of configuration changes that loosen the policy. Other changes apply at once.

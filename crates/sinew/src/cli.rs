@@ -1,6 +1,8 @@
 //! Command-line grammar. Parsing only: each command is implemented in its own file in `command/`.
 
 mod approvals;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod help_pages;
 mod hook;
 mod machine;
@@ -25,6 +27,10 @@ use crate::presets::ProjectPreset;
 pub(crate) use approvals::{
     ApprovalsCommand, ApproveArgs, CallersCommand, ConsoleArgs, DenyArgs, GrantDuration, PinArgs, PinCommand,
     SessionsCommand,
+};
+#[cfg(feature = "fleet")]
+pub(crate) use fleet::{
+    FleetCommand, FleetLedgerArgs, FleetLedgerCommand, FleetModeArgs, FleetModeName, FleetPolicyCommand,
 };
 pub(crate) use help_pages::command;
 pub(crate) use hook::{
@@ -154,6 +160,10 @@ pub(crate) enum CliCommand {
     Doctor(DoctorArgs),
     /// Write a redacted archive for a bug report: checks, status, log, and the outcomes of the last calls.
     Bugreport(BugreportArgs),
+    /// Set up and operate a fleet: many hosts under one policy, with a second copy of every ledger.
+    #[cfg(feature = "fleet")]
+    #[command(subcommand)]
+    Fleet(FleetCommand),
     /// Show the version of this program and of the daemon.
     Version(JsonArgs),
     /// Run a demonstration in a temporary home that is removed afterwards.

@@ -13,6 +13,8 @@ mod console;
 mod demo;
 mod doctor;
 mod explain;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod help;
 mod hook;
 mod init;
@@ -118,6 +120,8 @@ fn run_one(command: CliCommand) -> Result<ExitKind, CommandError> {
         CliCommand::Bugreport(args) => bugreport::run(&args),
         CliCommand::Version(output) => stop::version(output),
         CliCommand::Stop(output) => stop::run(output),
+        #[cfg(feature = "fleet")]
+        CliCommand::Fleet(command) => fleet::run(command),
         CliCommand::Demo => demo::run(),
         CliCommand::Help(args) => help::run(&args),
     }

@@ -202,6 +202,17 @@ pub(crate) fn read_policy(context: &CommandContext) -> Result<Result<Policy, Pol
     })
 }
 
+/// Checks that the policy files in a folder load over the built-in ones, as on a host that has no others.
+#[cfg(feature = "fleet")]
+pub(crate) fn check_policy_folder(context: &CommandContext, folder: &Path) -> Result<(), CommandError> {
+    let environment = policy_environment(context);
+    let policy = Policy::load_with(folder, LayerDefault::Extend, &environment);
+    let policy = policy.map_err(CommandError::configuration)?.with_isolation(detect_isolation());
+    let (registry, _) =
+        register_tools(context, &context.settings()?, TableCheckLevel::Full, PinVersion::Accepted)?;
+    check_policy(&policy, &registry, &[])
+}
+
 /// Checks that the policy loads and its examples hold with a new text for one of the user's files.
 pub(crate) fn check_policy_text(
     context: &CommandContext,

@@ -11,6 +11,8 @@ mod compose;
 mod daemon;
 mod daemon_start;
 mod exit;
+#[cfg(feature = "fleet")]
+mod fleet;
 mod function_workers;
 mod host_table;
 mod http_bridge;

@@ -55,6 +55,12 @@ pub enum ModeError {
     /// The change from the current mode requires the operator PIN, and no proof of the PIN was given.
     #[error("the mode was not changed: the operator PIN is required; repeat the request with `pin`")]
     PinRequired,
+    /// The fleet does not permit the mode.
+    #[error("the mode was not changed: the fleet has set {fleet}, which the signer of the fleet lifts")]
+    RestrictedByFleet {
+        /// Mode of the fleet.
+        fleet: Mode,
+    },
     /// The operator cannot change the current mode directly to the requested mode.
     #[error("cannot change the mode from {from} to {to}: from {from} the operator can set {}", .allowed.iter().map(|mode| mode.as_str()).collect::<Vec<_>>().join(" or "))]
     NoTransition {

@@ -39,6 +39,8 @@ pub(crate) struct ModeChangeRequest {
     proof: Option<OperatorProof>,
     /// Measured values that triggered the rule.
     sensors: Option<Value>,
+    /// True if the fleet requested the change.
+    by_fleet: bool,
 }
 
 impl ModeChangeRequest {
@@ -53,6 +55,7 @@ impl ModeChangeRequest {
             changed_by: ChangedBy::Rule,
             proof: None,
             sensors: Some(transition.sensors()),
+            by_fleet: false,
         }
     }
 
@@ -60,7 +63,23 @@ impl ModeChangeRequest {
         let operator_client = by.endpoint.operator_client();
         let (reason, by) = (redacted(reason), redacted(&by.display_name()));
         let (via, changed_by) = (operator_client, ChangedBy::Human);
-        ModeChangeRequest { from: None, to, reason, by, via, changed_by, proof, sensors: None }
+        ModeChangeRequest { from: None, to, reason, by, via, changed_by, proof, sensors: None, by_fleet: false }
+    }
+
+    /// Request by the fleet, which no rule of transitions limits: it restricts, or gives back the local mode.
+    pub(super) fn from_fleet(to: Mode, reason: &str, by: &str) -> Self {
+        let (reason, by, changed_by) = (redacted(reason), redacted(by), ChangedBy::Rule);
+        ModeChangeRequest {
+            from: None,
+            to,
+            reason,
+            by,
+            via: None,
+            changed_by,
+            proof: None,
+            sensors: None,
+            by_fleet: true,
+        }
     }
 
     fn to_ledger_entry(&self, from: Mode) -> ModeChange {
@@ -155,7 +174,14 @@ impl<'a> ModeChangeContext<'a> {
         let _turn = self.modes.lock.lock().await;
         let (from, to) = (self.current.mode.get(), request.to);
         if from == to || request.from.is_some_and(|expected| expected != from) {
+            if from == to && !request.by_fleet {
+                self.modes.fleet.note_local(to);
+            }
             return Ok(ModeChangeResult { previous: from, recorded: true });
+        }
+        if let Some(fleet) = self.modes.fleet.forbids(to).filter(|_| !request.by_fleet) {
+            tracing::warn!(%from, %to, %fleet, by = request.by, "mode_change_refused");
+            return Err(ModeError::RestrictedByFleet { fleet });
         }
         if request.changed_by == ChangedBy::Human && !is_human_edge(from, to) {
             tracing::warn!(%from, %to, by = request.by, "mode_change_refused");
@@ -164,6 +190,9 @@ impl<'a> ModeChangeContext<'a> {
         let is_proven = request.proof.is_some() || !self.approvals.pin().is_set();
         if request.changed_by == ChangedBy::Human && ModeChangeResult::needs_pin(from, to) && !is_proven {
             return Err(ModeError::PinRequired);
+        }
+        if !request.by_fleet {
+            self.modes.fleet.note_local(to);
         }
         let change = request.to_ledger_entry(from);
         let recorded = if ModeChangeResult::loosens(to) {

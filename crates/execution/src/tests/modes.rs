@@ -408,3 +408,41 @@ async fn pin_requirement_depends_on_the_current_mode() {
     layer.set_mode(Mode::Degraded, "test", &caller(), Some(proof)).await.unwrap();
     assert_eq!(layer.mode(), Mode::Degraded);
 }
+
+async fn set_fleet(layer: &Arc<ToolExecutionLayer>, mode: Option<Mode>, local: Option<Mode>) -> Option<Mode> {
+    layer.set_fleet_mode(mode, ("fleet acme", "drill"), local).await.unwrap()
+}
+
+#[tokio::test]
+async fn stricter_of_local_and_fleet_mode_is_in_effect() {
+    let (layer, folder) = LayerBench::new().layer();
+    assert_eq!(set_fleet(&layer, Some(Mode::Lockdown), None).await, Some(Mode::Normal));
+    assert_eq!(layer.mode(), Mode::Lockdown);
+    for looser in [Mode::Recovery, Mode::Normal] {
+        let refused = set(&layer, looser).await.unwrap_err();
+        assert!(matches!(refused, ModeError::RestrictedByFleet { fleet: Mode::Lockdown }), "{refused}");
+    }
+    let record = mode_records(folder.path()).pop().unwrap();
+    assert_eq!((&record["by"], &record["reason"]), (&json!("fleet acme"), &json!("drill")));
+    assert_eq!(set_fleet(&layer, Some(Mode::Alert), None).await, Some(Mode::Normal));
+    assert_eq!(layer.mode(), Mode::Alert);
+    assert!(matches!(set(&layer, Mode::Normal).await, Err(ModeError::RestrictedByFleet { .. })));
+    set(&layer, Mode::Degraded).await.unwrap();
+    assert_eq!(set_fleet(&layer, None, None).await, None);
+    assert_eq!(layer.mode(), Mode::Degraded, "the local mode stays");
+}
+
+#[tokio::test]
+async fn local_lockdown_outlives_that_of_the_fleet() {
+    let (layer, _folder) = LayerBench::new().layer();
+    set_fleet(&layer, Some(Mode::Lockdown), None).await;
+    set(&layer, Mode::Lockdown).await.unwrap();
+    set_fleet(&layer, None, None).await;
+    assert_eq!(layer.mode(), Mode::Lockdown);
+    set(&layer, Mode::Recovery).await.unwrap();
+    // After a restart in the LOCKDOWN of the fleet, the service passes the mode before it.
+    set(&layer, Mode::Lockdown).await.unwrap();
+    assert_eq!(set_fleet(&layer, Some(Mode::Lockdown), Some(Mode::Normal)).await, Some(Mode::Normal));
+    set_fleet(&layer, None, None).await;
+    assert_eq!(layer.mode(), Mode::Normal);
+}

@@ -58,6 +58,7 @@ pub(super) fn set(control: &ControlContext, session: &mut ConnectionState, call:
                 let word = match error {
                     ModeError::PinRequired => "pin_needed",
                     ModeError::NoTransition { .. } => "no_such_transition",
+                    ModeError::RestrictedByFleet { .. } => "restricted_by_fleet",
                     ModeError::NotRecorded(_) => "mode_not_changed",
                 };
                 Err(RpcError::server(word, error.to_string()))

@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         "Setup",
         &[
             "init",
+            "fleet",
             "serve",
             "stop",
             "wait",
@@ -114,6 +115,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("doctor", &["sinew doctor", "sinew doctor --verbose"]),
     ("bugreport", &["sinew bugreport", "sinew bugreport --output report.tar.gz"]),
     ("init", &["sinew init --workspace ~/project", "sinew init --pin"]),
+    #[cfg(feature = "fleet")]
+    ("fleet", &["sinew fleet invite web-1", "sinew fleet lockdown --reason drill", "sinew fleet hosts"]),
     ("serve", &["sinew serve"]),
     ("stop", &["sinew stop"]),
     ("wait", &["sinew wait --timeout 10"]),

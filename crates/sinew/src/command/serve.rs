@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use execution::ToolExecutionLayer;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::geteuid;
 use sandbox::Sandbox;
+use server::settings::Settings;
 use server::{ServeError, ServeExit, Served, StopHandle};
 use telemetry::LogTarget;
+use tokio::task::JoinHandle;
 
 use crate::bridge::{self, DaemonStartup};
 use crate::cli::{McpArgs, ServeArgs};
@@ -59,7 +62,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
     let served = runtime.block_on(async {
         let layer = Arc::clone(&layer);
         let stop = StopHandle::with_restart(restart::check_of(&program));
+        let fleet = start_fleet(&context, &settings, &layer);
         let served = server::serve(layer, context.home(), &settings, &lock, following, stop).await;
+        if let Some(fleet) = fleet {
+            fleet.abort();
+        }
         if !matches!(served, Ok(Served { exit: ServeExit::Forced, .. })) {
             let _ = tokio::time::timeout(CLEANUP_TIMEOUT, Sandbox::of_this_process().close()).await;
         }
@@ -74,6 +81,28 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitKind, CommandError> {
         Some(sockets) => Err(restart::replace_process(&program, sockets)),
         None => Ok(ExitKind::Done),
     }
+}
+
+/// Starts the service of the fleet. The daemon serves whether or not it succeeds.
+#[cfg(feature = "fleet")]
+fn start_fleet(
+    context: &CommandContext,
+    settings: &Settings,
+    layer: &Arc<ToolExecutionLayer>,
+) -> Option<JoinHandle<std::convert::Infallible>> {
+    crate::fleet::start(context, settings.fleet.as_ref(), layer)
+}
+
+#[cfg(not(feature = "fleet"))]
+fn start_fleet(
+    _: &CommandContext,
+    settings: &Settings,
+    _: &Arc<ToolExecutionLayer>,
+) -> Option<JoinHandle<std::convert::Infallible>> {
+    if settings.fleet.is_some() {
+        tracing::error!("sinew.yaml has `fleet:`, and this program was built without the feature `fleet`");
+    }
+    None
 }
 
 /// Returns the reason that the ledger records for the end of the daemon.

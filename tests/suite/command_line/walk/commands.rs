@@ -151,6 +151,8 @@ pub(super) const MEASURED_WITHOUT_DAEMON: &[Words] = &[
     &["demo"],
 ];
 
+const FLEET: &str = "needs the server of a fleet";
+
 /// Commands that are not walked through, with the reason.
 pub(super) const LEFT_OUT: &[(Words, &str)] = &[
     (&["hook", "pre-tool-use"], "speaks the protocol of a host"),
@@ -161,6 +163,23 @@ pub(super) const LEFT_OUT: &[(Words, &str)] = &[
     (&["service", "install"], "changes the session of the user who runs the tests"),
     (&["config", "edit"], "runs an editor"),
     (&["pin", "set"], "asks for a PIN; see `approvals::pin`"),
+    (&["console"], "serves a page until it is stopped"),
+    (&["fleet", "init"], FLEET),
+    (&["fleet", "invite"], FLEET),
+    (&["fleet", "join"], FLEET),
+    (&["fleet", "admit"], FLEET),
+    (&["fleet", "remove"], FLEET),
+    (&["fleet", "leave"], FLEET),
+    (&["fleet", "hosts"], FLEET),
+    (&["fleet", "doctor"], FLEET),
+    (&["fleet", "policy", "push"], FLEET),
+    (&["fleet", "policy", "status"], FLEET),
+    (&["fleet", "mode"], FLEET),
+    (&["fleet", "lockdown"], FLEET),
+    (&["fleet", "beacon"], FLEET),
+    (&["fleet", "ledger", "verify"], FLEET),
+    (&["fleet", "ledger", "query"], FLEET),
+    (&["fleet", "ledger", "tail"], FLEET),
     (&["ledger", "show"], "walked with the id of a recorded call"),
     (&["policy", "record"], "asks; its answers are walked with `--stop`"),
 ];
