@@ -8,6 +8,8 @@ pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as Ledger
 
 use crate::layer::ToolExecutionLayer;
 
+pub use crate::modes::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
+
 impl ToolExecutionLayer {
     /// Returns matching records, newest first.
     pub fn ledger_query(&self, filter: &LedgerFilter) -> Result<Vec<LedgerRecord>, LedgerError> {
