@@ -8,6 +8,8 @@ pub use ledger::{ExportFormat, LedgerError, LedgerRecord, RecordFilter as Ledger
 
 use crate::layer::ToolExecutionLayer;
 
+pub use crate::modes::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
+
 impl ToolExecutionLayer {
     /// Counts the records of all calls in the ledger's anchor. An endpoint calls this before it sends replies.
     pub fn anchor_records(&self) {

@@ -17,7 +17,6 @@ mod layer;
 pub mod ledger_queries;
 mod limits;
 mod look_up;
-pub mod mode_rules;
 mod modes;
 mod nudge;
 mod offload;

@@ -44,6 +44,7 @@ fn allow(home: &Home, id: &str, words: &[&str]) -> SinewRun {
 fn refused_calls_are_listed_with_their_ids() {
     let home = home(NARROW);
     home.file("b.txt", "x");
+    home.run(&["call", "read_file", "path=a.txt"]);
     let empty = home.run(&["allow"]).must_exit(0);
     assert!(empty.stderr().contains("no call was refused"), "{empty}");
     refused(&home, &["read_file", "path=b.txt"]);

@@ -25,7 +25,7 @@ pub(super) fn check(findings: &mut LintFindings<'_>, tools: &[EffectivePolicy<'_
         let Some(list) = fetch.in_project(root).and_then(|tool| allowed_hosts(&tool)) else { continue };
         let is_open = |tool: &&&EffectivePolicy<'_>| {
             let own = tool.in_project(root);
-            own.is_some_and(|own| allowed_hosts(&own).is_none() && runs_in_some_mode(&own))
+            own.is_some_and(|own| allowed_hosts(&own).is_none())
         };
         let open: Vec<&EffectivePolicy<'_>> = others.iter().filter(is_open).copied().collect();
         report(findings, list, &open);

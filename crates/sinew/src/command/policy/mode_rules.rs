@@ -1,7 +1,7 @@
 //! Mode rules of a policy replayed over the recorded calls, for `policy replay`.
 
 use execution::ConfigSnapshot;
-use execution::mode_rules::{RuleReaction, RuleRehearsal, RuleResponse};
+use execution::ledger_queries::{RuleReaction, RuleRehearsal, RuleResponse};
 use governance::Policy;
 use jiff::Timestamp;
 use ledger::{LedgerReader, LedgerRecord, RecordFilter};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use execution::ConfigSnapshot;
-use execution::mode_rules::RuleRehearsal;
+use execution::ledger_queries::RuleRehearsal;
 use governance::Policy;
 use governance::files::VerdictKind;
 use guardrail::CuratedGuardrails;

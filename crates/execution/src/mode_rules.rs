@@ -1,3 +1,0 @@
-//! Replay of the mode rules over recorded calls.
-
-pub use crate::modes::{ConditionPeak, RuleReaction, RuleRehearsal, RuleResponse};
