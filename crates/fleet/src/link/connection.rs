@@ -144,8 +144,9 @@ impl FleetConnection {
         let request = self.client.request_with_headers(subject.to_owned(), headers, payload.into());
         let reply = request.await.map_err(|error| self.failed(&error))?;
         let reply = parse_reply(&reply)?;
-        reply["seq"]
-            .as_u64()
+        reply
+            .get("seq")
+            .and_then(Value::as_u64)
             .ok_or_else(|| FleetError::Stream(format!("an answer without a number: {reply}")))
     }
 

@@ -45,9 +45,8 @@ pub fn streams(replicas: usize, ledger_bytes: u64) -> Vec<StreamDefinition> {
     // Only the newest message of a subject counts, and older ones must make room for it.
     let newest = |history: u64| json!({"max_msgs_per_subject": history, "discard": "old"});
     let republished = |source: &str, destination: &str, history: u64| {
-        let mut more = newest(history);
-        more["republish"] = json!({"src": source, "dest": destination});
-        more
+        let republish = json!({"src": source, "dest": destination});
+        json!({"max_msgs_per_subject": history, "discard": "old", "republish": republish})
     };
     let policy = republished("sinew.v1.policy.*", "sinew.v1.fleet.policy.{{wildcard(1)}}", 8);
     let mode = republished(Subjects::MODE, Subjects::MODE_HINT, 64);
