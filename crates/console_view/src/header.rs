@@ -63,6 +63,7 @@ impl ConsoleHeader {
         let mode = text(status, "mode");
         let reload = Some(&status["reload"]);
         let waits = |reload: &&Value| ["waiting", "rejected"].contains(&text(reload, "result"));
+        let nested = |pointer: &str| status.pointer(pointer).unwrap_or(&Value::Null);
         ConsoleHeader {
             version: text(status, "version").to_owned(),
             mode: mode.to_owned(),
@@ -70,12 +71,12 @@ impl ConsoleHeader {
             mode_since: text(cause, "since").to_owned(),
             modes: mode.parse().map(mode_actions).unwrap_or_default(),
             proposal: visible_json(&status["proposal"]),
-            pending: count(&status["approvals"]["pending"]),
-            running: count(&status["calls"]["running"]),
-            pin: status["approvals"]["pin"].as_bool().unwrap_or(false),
+            pending: count(nested("/approvals/pending")),
+            running: count(nested("/calls/running")),
+            pin: nested("/approvals/pin").as_bool().unwrap_or(false),
             ledger_ok,
             ledger,
-            records: count(&status["ledger"]["records"]),
+            records: count(nested("/ledger/records")),
             reload: reload.filter(waits).map(visible_json).unwrap_or_default(),
             remaining: status["remaining"].clone(),
             clients: visible_json(&status["clients"]),

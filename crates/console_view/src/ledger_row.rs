@@ -81,7 +81,7 @@ impl LedgerRow {
             word: visible(&word).into_owned(),
             mode: text(record, if kind == "mode" { "to" } else { "mode" }).to_owned(),
             caller: visible(&caller_of(record)).into_owned(),
-            session: visible(record["caller"]["session"].as_str().unwrap_or_default()).into_owned(),
+            session: visible(text(&record["caller"], "session")).into_owned(),
             rule: rule_of(record, kind).map(|rule| visible(&rule).into_owned()),
             latency_us: record["latency_us"].as_u64(),
             approval_us: approval_time(record),
@@ -160,7 +160,9 @@ fn target_of(record: &Value, kind: &str) -> String {
         "mode" | "stop" => text(record, "reason").to_owned(),
         "note" => text(record, "text").to_owned(),
         "start" => format!("version {}", text(record, "version")),
-        "outcome" => record["files_touched"][0].as_str().unwrap_or_default().to_owned(),
+        "outcome" => {
+            record.pointer("/files_touched/0").and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
         "refusal" => text(record, "reason").to_owned(),
         _ => String::new(),
     }
@@ -203,8 +205,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(record: Value, outcome: RowOutcome, word: &str, target: &str) -> LedgerRow {
-        let row = LedgerRow::from_record(&record);
+    fn check(record: &Value, outcome: RowOutcome, word: &str, target: &str) -> LedgerRow {
+        let row = LedgerRow::from_record(record);
         assert_eq!(
             (row.outcome, row.word.as_str(), row.target.as_str()),
             (outcome, word, target),
@@ -217,41 +219,41 @@ mod tests {
     fn each_kind_of_record_has_a_meaning() {
         let done = json!({"seq": 7, "time": "2026-01-31T12:00:00.250Z", "kind": "outcome", "outcome": "done",
             "latency_us": 900, "run": {"stages": [{"stage": "approve", "duration_us": 800}]}});
-        let row = check(done, RowOutcome::Done, "done", "");
+        let row = check(&done, RowOutcome::Done, "done", "");
         assert_eq!((row.seq, row.time_ms, row.machine_us()), (7, 1_769_860_800_250, Some(100)));
         check(
-            json!({"kind": "outcome", "outcome": "failed", "failure": "timed_out"}),
+            &json!({"kind": "outcome", "outcome": "failed", "failure": "timed_out"}),
             RowOutcome::Failed,
             "timed out",
             "",
         );
         let refused = json!({"kind": "refusal", "code": "path_forbidden", "facts": {"paths": [{"typed": "/x"}]},
             "rule": {"file": "/home/a/config/governance/tools.yaml", "line": 46, "id": "forbidden_paths"}});
-        let row = check(refused, RowOutcome::Refused, "path forbidden", "/x");
+        let row = check(&refused, RowOutcome::Refused, "path forbidden", "/x");
         assert_eq!(row.rule.as_deref(), Some("tools.yaml:46 forbidden_paths"));
         check(
-            json!({"kind": "refusal", "code": "approval_pending"}),
+            &json!({"kind": "refusal", "code": "approval_pending"}),
             RowOutcome::Approval,
             "approval pending",
             "",
         );
         let granted =
             json!({"kind": "approval", "event": "granted", "by": "uid 1", "via": "console", "id": "a"});
-        let row = check(granted, RowOutcome::Approval, "granted", "");
+        let row = check(&granted, RowOutcome::Approval, "granted", "");
         assert_eq!((row.caller.as_str(), row.approval_id.as_deref()), ("uid 1 via console", Some("a")));
         check(
-            json!({"kind": "decision", "facts": {"commands": [["git", "status"]]}}),
+            &json!({"kind": "decision", "facts": {"commands": [["git", "status"]]}}),
             RowOutcome::Permitted,
             "permitted",
             "git status",
         );
         check(
-            json!({"kind": "mode", "from": "NORMAL", "to": "ALERT", "reason": "odd"}),
+            &json!({"kind": "mode", "from": "NORMAL", "to": "ALERT", "reason": "odd"}),
             RowOutcome::Event,
             "NORMAL → ALERT",
             "odd",
         );
-        check(json!({"kind": "future"}), RowOutcome::Event, "", "");
+        check(&json!({"kind": "future"}), RowOutcome::Event, "", "");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) struct ConsoleOptions {
 }
 
 /// Serves until the process is stopped.
-pub(crate) fn run(context: CommandContext, options: ConsoleOptions) -> Result<ExitKind, CommandError> {
+pub(crate) fn run(context: &CommandContext, options: ConsoleOptions) -> Result<ExitKind, CommandError> {
     let runtime = context.runtime()?;
     runtime.block_on(async {
         let (listeners, port) = bind_loopback().await?;
@@ -64,7 +64,7 @@ pub(crate) fn run(context: CommandContext, options: ConsoleOptions) -> Result<Ex
         let endpoint =
             Endpoint::new(port, context.clone(), Arc::clone(&link), Arc::clone(&feed), options.request);
         let endpoint = Arc::new(endpoint);
-        let redirect = announce(&context, &endpoint, options.opens_browser)?;
+        let redirect = announce(context, &endpoint, options.opens_browser)?;
         tokio::select! {
             never = accept_connections(listeners, Arc::clone(&endpoint)) => never,
             never = link.keep_open() => never,

@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn port_is_reserved_until_its_last_reservation_ends() {
         let ports = ReservedPorts::default();
-        let (first, second) = (ports.reserve(4711), ports.clone().reserve(4711));
+        let (first, second) = (ports.reserve(4711), ports.reserve(4711));
         assert!(ports.contains(4711) && !ports.contains(4712));
         drop(first);
         assert!(ports.contains(4711), "the second reservation holds");

@@ -34,23 +34,16 @@ fn no_problems(browser: &mut Browser) {
     assert!(problems.is_empty(), "{problems:#?}");
 }
 
-#[test]
-fn operator_works_by_keyboard_alone() {
-    let Some(mut browser) = Browser::start() else { return };
-    let daemon = daemon_with_pin();
-    daemon.home().file("notes.txt", "one\ntwo\n");
-    let console = Console::start(daemon.home());
-    open(&mut browser, &console);
-    assert_eq!(browser.evaluate("location.hash"), "#/overview", "the code has left the address");
-    assert_eq!(browser.evaluate("document.cookie"), "");
-
-    // A harmless call is seen live.
-    go(&mut browser, "v", "Live");
+/// Watches a harmless call.
+fn sees_a_call_live(browser: &mut Browser, daemon: &Daemon) {
+    go(browser, "v", "Live");
     daemon.agent().execute("read_file", &json!({"path": "notes.txt"}));
     browser.wait_for("document.querySelector('.feed')?.innerText.includes('read_file')");
+}
 
-    // A request appears by itself. It cannot be approved before its end was on the screen.
-    go(&mut browser, "i", "Inbox");
+/// Approves a request, which is possible only after its end was on the screen.
+fn approves_a_request(browser: &mut Browser, daemon: &Daemon) {
+    go(browser, "i", "Inbox");
     let long: String = (0..400).map(|n| format!("line {n}\n")).collect();
     let mut agent = daemon.agent();
     let approved = std::thread::spawn(move || {
@@ -79,13 +72,15 @@ fn operator_works_by_keyboard_alone() {
         browser.press("Tab");
     }
     browser.type_text(PIN);
-    submit(&mut browser);
+    submit(browser);
     browser.wait_for("!document.querySelector('dialog')");
     let done = approved.join().unwrap();
     assert_eq!(done["success"], true, "{done}");
-    assert!(written(&daemon, "notes.txt").unwrap().ends_with("line 399\n"));
+    assert!(written(daemon, "notes.txt").unwrap().ends_with("line 399\n"));
+}
 
-    // Deny, with a message for the model.
+/// Denies a request with a message for the model.
+fn denies_with_a_message(browser: &mut Browser, daemon: &Daemon) {
     let mut agent = daemon.agent();
     let denied =
         std::thread::spawn(move || agent.execute("write_file", &json!({"path": "b.txt", "content": "b"})));
@@ -100,11 +95,13 @@ fn operator_works_by_keyboard_alone() {
     while browser.evaluate("document.activeElement.name") != "go" {
         browser.press("Tab");
     }
-    submit(&mut browser);
+    submit(browser);
     let denied = denied.join().unwrap();
     assert!(denied.to_string().contains("use the staging folder"), "{denied}");
+}
 
-    // Edit: the edited call is judged first, and asks again.
+/// Edits a request: the edited call is judged first, and asks again.
+fn edits_a_request(browser: &mut Browser, daemon: &Daemon) {
     let mut agent = daemon.agent();
     let edited =
         std::thread::spawn(move || agent.execute("write_file", &json!({"path": "c.txt", "content": "c"})));
@@ -130,7 +127,7 @@ fn operator_works_by_keyboard_alone() {
         browser.press("Tab");
     }
     browser.type_text(PIN);
-    submit(&mut browser);
+    submit(browser);
     browser.wait_for("document.querySelector('.sheet h2')?.textContent.includes('d.txt')");
     browser.tab_to("The whole request");
     browser.press("End");
@@ -141,26 +138,30 @@ fn operator_works_by_keyboard_alone() {
         browser.press("Tab");
     }
     browser.type_text(PIN);
-    submit(&mut browser);
+    submit(browser);
     let edited = edited.join().unwrap();
     assert_eq!(
-        (edited["success"].clone(), written(&daemon, "d.txt").as_deref()),
+        (edited["success"].clone(), written(daemon, "d.txt").as_deref()),
         (json!(true), Some("edited")),
         "{edited}"
     );
-    assert_eq!(written(&daemon, "c.txt"), None);
+    assert_eq!(written(daemon, "c.txt"), None);
+}
 
-    // Cancel a call that waits.
+/// Cancels a call that waits.
+fn cancels_a_call(browser: &mut Browser, daemon: &Daemon) {
     let mut agent = daemon.agent();
     let cancelled =
         std::thread::spawn(move || agent.execute("write_file", &json!({"path": "e.txt", "content": "e"})));
-    go(&mut browser, "v", "Live");
+    go(browser, "v", "Live");
     browser.wait_for("document.querySelector('td button')");
     browser.tab_to("Cancel write_file");
     browser.press("Enter");
     assert_eq!(cancelled.join().unwrap()["success"], false);
+}
 
-    // Last night's refusal, and its rule.
+/// Finds a refusal and its rule.
+fn finds_a_refusal(browser: &mut Browser, daemon: &Daemon) {
     daemon.agent().execute("read_file", &json!({"path": "/etc/shadow"}));
     browser.evaluate("location.hash = '#/ledger?kind=refusal&tool=read_file'");
     browser.wait_for("document.querySelector('.vlist')?.innerText.includes('path forbidden')");
@@ -168,6 +169,23 @@ fn operator_works_by_keyboard_alone() {
     browser.press("Enter");
     browser.wait_for("document.querySelector('h1')?.textContent === 'Call'");
     browser.wait_for("document.querySelector('main').innerText.includes('forbidden_paths')");
+}
+
+#[test]
+fn operator_works_by_keyboard_alone() {
+    let Some(mut browser) = Browser::start() else { return };
+    let daemon = daemon_with_pin();
+    daemon.home().file("notes.txt", "one\ntwo\n");
+    let console = Console::start(daemon.home());
+    open(&mut browser, &console);
+    assert_eq!(browser.evaluate("location.hash"), "#/overview", "the code has left the address");
+    assert_eq!(browser.evaluate("document.cookie"), "");
+    sees_a_call_live(&mut browser, &daemon);
+    approves_a_request(&mut browser, &daemon);
+    denies_with_a_message(&mut browser, &daemon);
+    edits_a_request(&mut browser, &daemon);
+    cancels_a_call(&mut browser, &daemon);
+    finds_a_refusal(&mut browser, &daemon);
 
     // Lock down, and see it in the header.
     browser.tab_to("LOCKDOWN");

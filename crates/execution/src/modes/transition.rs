@@ -63,7 +63,17 @@ impl ModeChangeRequest {
         let operator_client = by.endpoint.operator_client();
         let (reason, by) = (redacted(reason), redacted(&by.display_name()));
         let (via, changed_by) = (operator_client, ChangedBy::Human);
-        ModeChangeRequest { from: None, to, reason, by, via, changed_by, proof, sensors: None, by_fleet: false }
+        ModeChangeRequest {
+            from: None,
+            to,
+            reason,
+            by,
+            via,
+            changed_by,
+            proof,
+            sensors: None,
+            by_fleet: false,
+        }
     }
 
     /// Request by the fleet, which no rule of transitions limits: it restricts, or gives back the local mode.

@@ -7,5 +7,5 @@ use crate::web_console::{self, ConsoleOptions};
 
 pub(crate) fn run(args: ConsoleArgs) -> Result<ExitKind, CommandError> {
     let context = CommandContext::from_environment()?;
-    web_console::run(context, ConsoleOptions { opens_browser: !args.no_open, request: args.open })
+    web_console::run(&context, ConsoleOptions { opens_browser: !args.no_open, request: args.open })
 }

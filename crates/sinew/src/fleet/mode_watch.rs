@@ -116,12 +116,10 @@ pub(super) async fn receive(host: &FleetHost, connection: &FleetConnection) -> F
     while let Some(message) = messages.next().await {
         match message.subject.as_str() {
             Subjects::MODE_HINT => take_order(host, &message.payload),
-            Subjects::BEACON => {
-                if take_beacon(host, &message.payload) {
-                    // The order of this epoch was lost: its reason is worth a request.
-                    if let Ok(Some(stored)) = connection.last("MODE", Subjects::MODE).await {
-                        take_order(host, &stored.payload);
-                    }
+            Subjects::BEACON if take_beacon(host, &message.payload) => {
+                // The order of this epoch was lost: its reason is worth a request.
+                if let Ok(Some(stored)) = connection.last("MODE", Subjects::MODE).await {
+                    take_order(host, &stored.payload);
                 }
             }
             subject if subject == hint => super::policy_pull::hint(host),

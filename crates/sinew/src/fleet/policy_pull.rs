@@ -9,7 +9,7 @@ use client::Client;
 use fleet::link::FleetConnection;
 use fleet::policy::{PolicyBundle, PolicyPointer};
 use fleet::{FleetError, Purpose, Signed, Subjects};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::now_ms;
 use super::service::{FleetHost, jittered};
@@ -132,10 +132,13 @@ async fn reload(host: &FleetHost) -> String {
         client.request("control/reload", json!({})).await
     };
     match tokio::time::timeout(RELOAD_TIMEOUT, asked).await {
-        Ok(Ok(report)) => match report["result"].as_str() {
+        Ok(Ok(report)) => match report.get("result").and_then(Value::as_str) {
             Some("applied" | "unchanged") => "in effect".to_owned(),
             Some("waiting") => "what tightens is in effect; the rest waits for the operator".to_owned(),
-            _ => format!("rejected: {}", report["error"].as_str().unwrap_or("unknown reason")),
+            _ => format!(
+                "rejected: {}",
+                report.get("error").and_then(Value::as_str).unwrap_or("unknown reason")
+            ),
         },
         Ok(Err(error)) => format!("written, not applied yet: {error}"),
         Err(_) => "written, not applied yet: the reload takes long".to_owned(),

@@ -30,7 +30,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct FleetHost {
     pub(super) layer: Arc<ToolExecutionLayer>,
     pub(super) membership: FleetMembership,
-    pub(super) settings: FleetSettings,
     pub(super) signing_key: SigningKey,
     pub(super) state: HostState,
     pub(super) status: StatusBoard,
@@ -86,7 +85,6 @@ fn prepare(
     let host = FleetHost {
         mode: FleetModeWatch::new(settings, &state.get()),
         layer: Arc::clone(layer),
-        settings: settings.clone(),
         signing_key,
         state,
         status: StatusBoard::new(&folder),

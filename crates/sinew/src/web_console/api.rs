@@ -40,6 +40,14 @@ pub(super) struct ApiError {
 
 type ApiResult = Result<Value, ApiError>;
 
+/// Removes absent parameters, which are null.
+pub(super) fn without_nulls(mut params: Value) -> Value {
+    if let Some(fields) = params.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    params
+}
+
 impl ApiError {
     fn new(code: &str, message: impl Into<String>) -> ApiError {
         ApiError { code: code.to_owned(), message: message.into(), data: Value::Null }
@@ -55,7 +63,7 @@ impl From<ClientError> for ApiError {
         let message = error.to_string();
         match error {
             ClientError::Rpc { data, .. } => {
-                let code = data["code"].as_str().unwrap_or("failed").to_owned();
+                let code = data.get("code").and_then(Value::as_str).unwrap_or("failed").to_owned();
                 ApiError { code, message, data }
             }
             _ => ApiError::new(

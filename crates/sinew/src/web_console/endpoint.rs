@@ -165,7 +165,7 @@ impl Endpoint {
             "stream" => {
                 let sessions = Arc::clone(&self.sessions);
                 let is_valid = move || sessions.is_valid(&token, Instant::now());
-                reply::events(self.feed.stream(params["after"].as_u64(), is_valid))
+                reply::events(self.feed.stream(params.get("after").and_then(Value::as_u64), is_valid))
             }
             "close" => {
                 self.sessions.close(&token);

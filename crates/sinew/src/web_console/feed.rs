@@ -10,6 +10,7 @@ use hyper::body::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
+use super::api::without_nulls;
 use super::link::ControlLink;
 
 /// Rows in memory. A row takes about 500 bytes.
@@ -86,16 +87,13 @@ impl Feed {
     }
 
     async fn read_first_pages(&self) -> Result<(), ClientError> {
-        let (mut pages, mut before) = (Vec::new(), Value::Null);
+        let (mut pages, mut before) = (Vec::new(), None);
         for _ in 0..FIRST_PAGES {
-            let mut params = json!({"limit": 1000});
-            if !before.is_null() {
-                params["before_seq"] = before;
-            }
-            let mut page = self.link.request("control/ledger.query", params).await?;
+            let params = without_nulls(json!({"limit": 1000, "before_seq": before}));
+            let page = &self.link.request("control/ledger.query", params).await?;
             pages.push(rows_of(&page["records"]));
-            before = page["next_before_seq"].take();
-            if before.is_null() {
+            before = page["next_before_seq"].as_u64();
+            if before.is_none() {
                 break;
             }
         }
@@ -104,14 +102,14 @@ impl Feed {
     }
 
     async fn read_after(&self, head: u64) -> Result<(), ClientError> {
-        let mut after = json!(head);
-        while !after.is_null() {
+        let mut next = Some(head);
+        while let Some(after) = next {
             let params = json!({"after_seq": after, "limit": 1000});
-            let mut page = self.link.request("control/ledger.export", params).await?;
+            let page = &self.link.request("control/ledger.export", params).await?;
             let lines = page["text"].as_str().unwrap_or_default().lines();
             let records: Vec<Value> = lines.filter_map(|line| serde_json::from_str(line).ok()).collect();
             self.lock().extend(records.iter().map(LedgerRow::from_record));
-            after = page["next_after_seq"].take();
+            next = page["next_after_seq"].as_u64();
         }
         Ok(())
     }

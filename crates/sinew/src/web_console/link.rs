@@ -125,7 +125,7 @@ impl ControlLink {
                 line = link.lines.next_line() => {
                     let Ok(Some(line)) = line else { return };
                     let Ok(message) = strict_json::parse(&line) else { return };
-                    match message["id"].as_u64() {
+                    match message.get("id").and_then(Value::as_u64) {
                         Some(id) => {
                             if let Some(reply) = pending.remove(&id) {
                                 let _ = reply.send(result_of(message));
@@ -155,7 +155,7 @@ impl OpenLink {
             let line = line.ok_or(ClientError::Closed(None))?;
             let message =
                 strict_json::parse(&line).map_err(|error| ClientError::InvalidReply(error.to_string()))?;
-            if message["id"] == id {
+            if message.get("id").is_some_and(|found| *found == id) {
                 return result_of(message).map(drop);
             }
         }
@@ -171,7 +171,7 @@ fn result_of(mut message: Value) -> Result<Value, ClientError> {
     if let Some(result) = message.get_mut("result") {
         return Ok(result.take());
     }
-    let error = &message["error"];
+    let error = message.get("error").unwrap_or(&Value::Null);
     Err(ClientError::Rpc {
         code: error["code"].as_i64().unwrap_or_default(),
         message: error["message"]

@@ -1,7 +1,7 @@
 //! `fleet doctor`: the membership of this host as its daemon sees it.
 
 use fleet::link::FleetMembership;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::JsonArgs;
 use crate::command_context::CommandContext;
@@ -86,7 +86,7 @@ fn problems(
                 .to_owned(),
         );
     }
-    if status.pointer["state"] == "frozen" {
+    if status.pointer.get("state").is_some_and(|state| state == "frozen") {
         problem(
             "the policy pointer expired: the signer is away, or the server withholds what it signs"
                 .to_owned(),
@@ -118,7 +118,7 @@ mod tests {
             connection: "connected".to_owned(),
             lease_held: true,
             policy_state: "in effect".to_owned(),
-            pointer: Value::Null,
+            pointer: serde_json::Value::Null,
             ..FleetStatus::default()
         };
         assert_eq!(problems(None, Some(&healthy), None).len(), 1);

@@ -44,7 +44,7 @@ pub(super) fn run(
     for row in &rows {
         let text = |key: &str| match &row[key] {
             Value::Null => "–".to_owned(),
-            Value::String(text) => escape_invisible_line(text).to_string(),
+            Value::String(text) => escape_invisible_line(text),
             other => other.to_string(),
         };
         let clock = row["skew_ms"].as_i64().map_or("–".to_owned(), |skew| format!("{skew} ms"));

@@ -74,7 +74,7 @@ pub(super) fn run(context: &CommandContext, command: FleetLedgerCommand) -> Resu
 }
 
 fn is_tool_of_call(line: &Value, tool: Option<&str>) -> bool {
-    line["call"]["tool"].as_str() == tool && tool.is_some()
+    tool.is_some() && line.pointer("/call/tool").and_then(Value::as_str) == tool
 }
 
 /// Prints records as they are, after the name of their host.
@@ -180,7 +180,7 @@ fn open_batch(message: &StoredMessage, entry: &HostEntry) -> Result<(BatchHeader
     }
     let field = |line: Option<&str>, key: &str| {
         line.and_then(|line| serde_json::from_str::<Value>(line).ok())
-            .map(|record| record[key].clone())
+            .and_then(|record| record.get(key).cloned())
             .unwrap_or_default()
     };
     let (first, last) = (text.lines().next(), text.lines().last());

@@ -31,7 +31,7 @@ impl Api {
         let now = jiff::Timestamp::now().as_millisecond();
         let minutes = wanted.minutes.clamp(5, 7 * 24 * 60);
         let charts = self.feed.with_rows(|rows| Charts::new(rows.iter(), now, minutes, &header.mode));
-        let sessions = self.link.request("control/sessions.list", json!({})).await?;
+        let sessions = &self.link.request("control/sessions.list", json!({})).await?;
         Ok(json!({"charts": charts, "header": header, "sessions": visible_json(&sessions["sessions"])}))
     }
 

@@ -41,7 +41,7 @@ impl Api {
         if let Some(before) = wanted.before_seq {
             params.insert("before_seq".to_owned(), json!(before));
         }
-        let reply = self.link.request("control/ledger.query", Value::Object(params)).await?;
+        let reply = &self.link.request("control/ledger.query", Value::Object(params)).await?;
         let records = reply["records"].as_array().map(Vec::as_slice).unwrap_or_default();
         let rows: Vec<LedgerRow> = records.iter().rev().map(LedgerRow::from_record).collect();
         let head = self.feed.with_rows(|recent| recent.head());
@@ -51,7 +51,7 @@ impl Api {
     /// All records of a call.
     pub(super) async fn recorded_call(&self, wanted: CallIdParams) -> ApiResult {
         let params = json!({"call_id": wanted.call_id, "limit": 1000});
-        let reply = self.link.request("control/ledger.query", params).await?;
+        let reply = &self.link.request("control/ledger.query", params).await?;
         let records = reply["records"].as_array().map(Vec::as_slice).unwrap_or_default();
         let page = CallPage::new(records)
             .ok_or_else(|| ApiError::new("not_found", "the ledger has no record of this call"))?;

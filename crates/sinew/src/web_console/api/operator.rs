@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::{Api, ApiError, ApiResult, required_pin};
+use super::{Api, ApiError, ApiResult, required_pin, without_nulls};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,20 +52,18 @@ impl Api {
         let status = self.link.request("control/status", json!({})).await?;
         let settable = ConsoleHeader::from_status(&status).modes;
         let loosens = settable.iter().any(|it| it.to == change.mode && it.effect == ActionEffect::Loosens);
-        let mut params = json!({"mode": change.mode, "reason": change.reason});
-        if loosens {
-            params["pin"] = json!(required_pin(&change.pin)?);
-        }
+        let pin = loosens.then(|| required_pin(&change.pin)).transpose()?;
+        let params = without_nulls(json!({"mode": change.mode, "reason": change.reason, "pin": pin}));
         Ok(self.link.request("control/mode.set", params).await?)
     }
 
     pub(super) async fn mode_history(&self) -> ApiResult {
-        let reply = self.link.request("control/ledger.query", json!({"kind": "mode", "limit": 200})).await?;
+        let reply = &self.link.request("control/ledger.query", json!({"kind": "mode", "limit": 200})).await?;
         let records = reply["records"].as_array().map(Vec::as_slice).unwrap_or_default();
         let change = |record: &Value| {
             let row = LedgerRow::from_record(record);
             json!({"seq": row.seq, "time_ms": row.time_ms, "from": record["from"], "to": record["to"],
-                "reason": row.target, "by": row.caller, "sensors": visible_json(&record["data"]["sensors"])})
+                "reason": row.target, "by": row.caller, "sensors": visible_json(record.pointer("/data/sensors").unwrap_or(&Value::Null))})
         };
         let changes: Vec<Value> = records.iter().rev().map(change).collect();
         Ok(json!({"changes": changes}))
@@ -81,17 +79,15 @@ impl Api {
         if wanted.new.is_empty() {
             return Err(ApiError::new("pin_length", "the new PIN is empty"));
         }
-        let mut params = json!({"new": wanted.new});
-        if !wanted.pin.is_empty() {
-            params["pin"] = json!(wanted.pin);
-        }
+        let pin = Some(wanted.pin).filter(|pin| !pin.is_empty());
+        let params = without_nulls(json!({"new": wanted.new, "pin": pin}));
         Ok(self.link.request("control/pin.set", params).await?)
     }
 
     pub(super) async fn sessions(&self) -> ApiResult {
-        let sessions = self.link.request("control/sessions.list", json!({})).await?;
-        let grants = self.link.request("control/grants.list", json!({})).await?;
-        let callers = self.link.request("control/callers.list", json!({})).await?;
+        let sessions = &self.link.request("control/sessions.list", json!({})).await?;
+        let grants = &self.link.request("control/grants.list", json!({})).await?;
+        let callers = &self.link.request("control/callers.list", json!({})).await?;
         Ok(visible_json(&json!({"sessions": sessions["sessions"], "grants": grants["grants"],
             "suspended": callers["suspended"]})))
     }
@@ -106,13 +102,13 @@ impl Api {
     }
 
     pub(super) async fn tools(&self) -> ApiResult {
-        let tools = self.subcommands.run(&["tools", "list"]).await?;
-        let status = self.link.request("control/status", json!({})).await?;
+        let tools = &self.subcommands.run(&["tools", "list"]).await?;
+        let status = &self.link.request("control/status", json!({})).await?;
         Ok(visible_json(&json!({"tools": tools["tools"], "problems": status["manifest_problems"]})))
     }
 
     pub(super) async fn health(&self) -> ApiResult {
-        let checks = self.subcommands.run(&["doctor"]).await?;
+        let checks = &self.subcommands.run(&["doctor"]).await?;
         let status = self.link.request("control/status", json!({})).await?;
         Ok(visible_json(&json!({"checks": checks["checks"], "status": status})))
     }

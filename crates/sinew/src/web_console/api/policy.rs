@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::policy_files::CandidatePolicy;
-use super::{Api, ApiError, ApiResult, required_pin};
+use super::{Api, ApiError, ApiResult, required_pin, without_nulls};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,13 +39,11 @@ impl Api {
     }
 
     pub(super) async fn explain(&self, call: ExplainParams) -> ApiResult {
-        let mut params = json!({"tool_name": call.tool_name, "arguments": call.arguments});
-        if let Some(mode) = call.mode.filter(|mode| !mode.is_empty()) {
-            params["mode"] = json!(mode);
-        }
-        if let Some(folder) = call.cwd.filter(|folder| !folder.is_empty()) {
-            params["cwd"] = json!(folder);
-        }
+        let mode = call.mode.filter(|mode| !mode.is_empty());
+        let folder = call.cwd.filter(|folder| !folder.is_empty());
+        let params =
+            without_nulls(json!({"tool_name": call.tool_name, "arguments": call.arguments, "mode": mode,
+            "cwd": folder}));
         Ok(visible_json(&self.link.request("control/explain", params).await?))
     }
 

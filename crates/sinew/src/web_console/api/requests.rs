@@ -4,7 +4,7 @@ use console_view::{InboxItem, RequestPage, inbox_items};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Api, ApiError, ApiResult, required_pin};
+use super::{Api, ApiError, ApiResult, required_pin, without_nulls};
 
 /// Calls of the same caller beside a request.
 const HISTORY_ROWS: usize = 12;
@@ -50,50 +50,39 @@ pub(super) struct EditParams {
 
 impl Api {
     async fn inbox_items(&self) -> Result<(Vec<InboxItem>, bool), ApiError> {
-        let reply = self.link.request("control/approvals.list", json!({})).await?;
-        Ok((inbox_items(&reply), reply["pin"].as_bool().unwrap_or_default()))
+        let reply = &self.link.request("control/approvals.list", json!({})).await?;
+        Ok((inbox_items(reply), reply["pin"].as_bool().unwrap_or_default()))
     }
 
     pub(super) async fn inbox(&self) -> ApiResult {
         let (items, pin) = self.inbox_items().await?;
-        let grants = self.link.request("control/grants.list", json!({})).await?;
+        let grants = &self.link.request("control/grants.list", json!({})).await?;
         Ok(json!({"items": items, "pin": pin, "grants": console_view::visible_json(&grants["grants"])}))
     }
 
     /// The whole request, with other requests that are the same and the history of its caller.
     pub(super) async fn request(&self, wanted: RequestIdParams) -> ApiResult {
-        let reply = self.link.request("control/approvals.show", json!({"id": wanted.id})).await?;
+        let reply = &self.link.request("control/approvals.show", json!({"id": wanted.id})).await?;
         let (items, pin) = self.inbox_items().await?;
         let identical = items.into_iter().find(|item| item.id == wanted.id).map(|item| item.identical);
         let client = caller_name(reply["caller"].as_str().unwrap_or_default());
         let history = self.feed.with_rows(|rows| rows.of_caller(&client, HISTORY_ROWS));
-        Ok(json!(RequestPage::new(&reply, pin, identical.unwrap_or_default(), history)))
+        Ok(json!(RequestPage::new(reply, pin, identical.unwrap_or_default(), history)))
     }
 
     pub(super) async fn deny(&self, denial: DenyParams) -> ApiResult {
-        let mut params = json!({"id": denial.id, "answer": "deny"});
-        if !denial.message.trim().is_empty() {
-            params["message"] = json!(denial.message);
-        }
+        let message = Some(denial.message).filter(|message| !message.trim().is_empty());
+        let params = without_nulls(json!({"id": denial.id, "answer": "deny", "message": message}));
         Ok(self.link.request("control/approvals.decide", params).await?)
     }
 
     /// Approves a request. A grant is created only with the rule as it was displayed; without it, the reply has the
     /// lines to display.
     pub(super) async fn approve(&self, approval: ApproveParams) -> ApiResult {
-        let mut params = json!({"id": approval.id, "answer": "approve", "pin": required_pin(&approval.pin)?});
-        if let Some(seconds) = approval.for_seconds {
-            params["for_seconds"] = json!(seconds);
-        }
-        if approval.for_session {
-            params["for_session"] = json!(true);
-        }
-        if !approval.patterns.is_empty() {
-            params["patterns"] = json!(approval.patterns);
-        }
-        if let Some(rule) = approval.rule {
-            params["rule"] = json!(rule);
-        }
+        let params = without_nulls(json!({"id": approval.id, "answer": "approve",
+            "pin": required_pin(&approval.pin)?, "for_seconds": approval.for_seconds,
+            "for_session": approval.for_session.then_some(true),
+            "patterns": Some(approval.patterns).filter(|patterns| !patterns.is_empty()), "rule": approval.rule}));
         Ok(self.link.request("control/approvals.decide", params).await?)
     }
 
