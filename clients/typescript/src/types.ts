@@ -1169,6 +1169,16 @@ export interface ControlCallersResumeResult {
   resumed: boolean;
 }
 
+export interface ControlConsoleOpenParams {
+  /** TCP port on 127.0.0.1 and ::1 */
+  port: number;
+}
+
+export interface ControlConsoleOpenResult {
+  /** true, until the connection ends */
+  following: boolean;
+}
+
 export interface ControlSessionsListParams {
 }
 
@@ -2632,6 +2642,8 @@ export interface Methods {
   "control/callers.list": { params: ControlCallersListParams; result: ControlCallersListResult };
   /** End the suspension of a caller. */
   "control/callers.resume": { params: ControlCallersResumeParams; result: ControlCallersResumeResult };
+  /** Announce the loopback port of a web console that is served through this connection. */
+  "control/console.open": { params: ControlConsoleOpenParams; result: ControlConsoleOpenResult };
   /** List the open worker sessions. */
   "control/sessions.list": { params: ControlSessionsListParams; result: ControlSessionsListResult };
   /** Close any worker session. */

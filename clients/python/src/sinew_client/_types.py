@@ -1333,6 +1333,16 @@ class ControlCallersResumeResult(TypedDict):
     """true"""
 
 
+class ControlConsoleOpenParams(TypedDict):
+    port: int
+    """TCP port on 127.0.0.1 and ::1"""
+
+
+class ControlConsoleOpenResult(TypedDict):
+    following: bool
+    """true, until the connection ends"""
+
+
 class ControlSessionsListParams(TypedDict):
     pass
 
