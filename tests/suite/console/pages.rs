@@ -64,6 +64,13 @@ fn busy_daemon() -> (Daemon, String) {
     (daemon, id)
 }
 
+/// Returns the id of the first call of a busy daemon that was refused.
+fn first_refused_call(daemon: &Daemon) -> String {
+    let records = daemon.home().complete_records();
+    let refused = records.iter().find(|record| record["kind"] == "refusal").expect("a refusal");
+    refused["call_id"].as_str().expect("a call id").to_owned()
+}
+
 #[test]
 fn every_screen_is_accessible_and_clean_in_both_themes() {
     let Some(mut browser) = Browser::start() else { return };
@@ -79,11 +86,11 @@ fn every_screen_is_accessible_and_clean_in_both_themes() {
     if let Some(axe) = &axe {
         browser.evaluate(axe);
     }
-    let request = format!("inbox/{id}");
+    let (request, call) = (format!("inbox/{id}"), format!("call/{}", first_refused_call(&daemon)));
     let mut findings = Vec::new();
     for theme in ["light", "dark"] {
         browser.prefer_colours(theme);
-        for screen in SCREENS.into_iter().chain([request.as_str()]) {
+        for screen in SCREENS.into_iter().chain([request.as_str(), call.as_str()]) {
             settle(&mut browser, screen);
             if screen == request {
                 browser.wait_for("document.querySelector('.diff')");
@@ -94,8 +101,19 @@ fn every_screen_is_accessible_and_clean_in_both_themes() {
             if screen == "policy/candidate" {
                 browser.wait_for_text("decided as before");
             }
-            let name = if screen == request { "request".to_owned() } else { screen.replace('/', "-") };
+            if screen == call {
+                browser.wait_for("document.querySelector('main').innerText.includes('forbidden_paths')");
+            }
+            let name = if screen == request {
+                "request".to_owned()
+            } else if screen == call {
+                "call".to_owned()
+            } else {
+                screen.replace('/', "-")
+            };
             picture(&mut browser, &format!("{name}-{theme}"));
+            // A colour is measured after its transition.
+            browser.wait_for("document.getAnimations().every((it) => it.playState !== 'running')");
             if axe.is_some() {
                 let found = browser.evaluate(
                     "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
