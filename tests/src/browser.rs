@@ -224,7 +224,9 @@ impl Browser {
     pub fn tab_to(&mut self, label: &str) {
         for _ in 0..80 {
             self.press("Tab");
-            let element = "(document.activeElement.getAttribute('aria-label') ?? '') + ' ' + \
+            // The body has the focus between the last element and the first one, and contains every text.
+            let element = "document.activeElement === document.body ? '' : \
+                (document.activeElement.getAttribute('aria-label') ?? '') + ' ' + \
                 document.activeElement.textContent.slice(0, 80)";
             if self.evaluate(element).as_str().is_some_and(|text| text.contains(label)) {
                 return;

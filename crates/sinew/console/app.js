@@ -56,7 +56,8 @@ function Help({ close }) {
 }
 
 function useKeys(show) {
-	const prefix = useRef(0);
+	// Not 0, or every key of the first moments of a page would be the second one.
+	const prefix = useRef(-Infinity);
 	useEffect(() => {
 		const pressed = (event) => {
 			if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
@@ -67,7 +68,7 @@ function useKeys(show) {
 			const typing = target.closest?.("input, textarea, select, dialog");
 			if (typing || event.ctrlKey || event.metaKey || event.altKey || event.repeat || localStorage.getItem(SHORTCUTS) === "off") return;
 			if (performance.now() - prefix.current < 1200) {
-				prefix.current = 0;
+				prefix.current = -Infinity;
 				const screen = SCREENS.find(([, , , key]) => key === event.key);
 				if (screen) go(screen[0]);
 				return;

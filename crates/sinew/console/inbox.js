@@ -12,7 +12,7 @@ export function Inbox({ place }) {
 	const items = from.data?.items ?? [];
 	const id = place.rest[0] ?? "";
 	const list = useRef(null);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		const move = (event) => {
 			if (event.detail.screen !== "inbox" || !items.length) return;
 			const at = items.findIndex((it) => it.id === id);
@@ -76,7 +76,8 @@ function RequestSheet({ request, gone, left, reload }) {
 	const robot = navigator.webdriver === true;
 	const why = robot ? "this browser is controlled by a program: approve in a terminal" : gone ? "it was decided or has expired" : request.no_approval_because;
 	const canApprove = request.can_approve && !gone && !robot;
-	useEffect(() => {
+	// Before the next paint: a key that follows what is on the screen must find the state that is on the screen.
+	useLayoutEffect(() => {
 		const keys = (event) => {
 			if (gone) return;
 			const { key } = event.detail;

@@ -37,9 +37,11 @@ function Figure({ name, value, note, hot }) {
 	return html`<div class=${`figure${hot ? " hot" : ""}`}><span>${name}</span><strong>${value}</strong><small>${note}</small></div>`;
 }
 
+const LIMITS = { mode_per_minute: "Calls left this minute, in this mode", tool_per_hour: "Calls left this hour", outbound_per_hour: "Outbound requests left this hour" };
+
 function Budgets({ header, sessions }) {
 	const left = Object.entries(header.remaining ?? {}).filter(([, value]) => typeof value === "number");
-	return html`${left.map(([name, value]) => html`<p class="pair"><span>${name.replaceAll("_", " ")} left</span><b class="num">${count(value)}</b></p>`)}
+	return html`${left.map(([name, value]) => html`<p class="pair"><span>${LIMITS[name] ?? name.replaceAll("_", " ")}</span><b class="num">${count(value)}</b></p>`)}
 		${(sessions ?? []).map((it) => it.hops_left != null && html`<${Budget} name=${it.name || it.session_id.slice(0, 8)} used=${it.hops} of=${it.hops + it.hops_left} />`)}
 		${!left.length && !(sessions ?? []).length && html`<${Empty}>No limits apply now.<//>`}`;
 }

@@ -62,7 +62,8 @@ export function ScreenTitle({ title, children }) {
 /** A modal dialog. The browser keeps the focus inside and returns it. */
 export function Dialog({ title, close, children, wide }) {
 	const ref = useRef(null);
-	useEffect(() => {
+	// A layout effect, so that the dialog is open before its content takes the focus.
+	useLayoutEffect(() => {
 		const before = document.activeElement;
 		ref.current.showModal();
 		return () => before?.focus?.();
@@ -101,7 +102,7 @@ export function Confirm({ title, verb, danger, pin, pinIsSet, reason, act, close
 		}
 		setBusy(false);
 	};
-	useEffect(() => (form.current.querySelector("[autofocus], input, textarea") ?? form.current.elements.go).focus(), []);
+	useLayoutEffect(() => (form.current.querySelector("[autofocus], input, textarea") ?? form.current.elements.go).focus(), []);
 	return html`<${Dialog} title=${title} close=${close} wide=${wide}><form ref=${form} onSubmit=${submit} autocomplete="off">
 		${children}
 		${reason !== undefined && html`<label>Reason, for the record<input name="reason" value=${reason} required maxlength="900" /></label>`}

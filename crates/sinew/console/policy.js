@@ -79,7 +79,7 @@ function Candidate() {
 	const files = useData("policy_files");
 	const [name, setName] = useState("tools.yaml");
 	const [texts, setTexts] = useState({});
-	const [result, setResult] = useState({ busy: false });
+	const [result, setResult] = useState({ busy: true });
 	const original = files.data?.files.find((it) => it.name === name)?.text;
 	const text = texts[name] ?? original ?? "";
 	const turn = useRef(0);

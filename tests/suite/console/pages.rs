@@ -39,6 +39,7 @@ fn picture(browser: &mut Browser, name: &str) {
 /// A daemon with calls of every outcome, and requests that wait.
 fn busy_daemon() -> (Daemon, String) {
     let daemon = daemon_with_pin();
+    std::fs::create_dir(daemon.home().workspace().join("src")).expect("a folder");
     daemon.home().file("src/main.rs", "fn main() {\n    println!(\"hello\");\n}\n");
     let mut agent = daemon.agent();
     agent.request(
@@ -63,6 +64,13 @@ fn busy_daemon() -> (Daemon, String) {
     (daemon, id)
 }
 
+/// Returns the id of the first call of a busy daemon that was refused.
+fn first_refused_call(daemon: &Daemon) -> String {
+    let records = daemon.home().complete_records();
+    let refused = records.iter().find(|record| record["kind"] == "refusal").expect("a refusal");
+    refused["call_id"].as_str().expect("a call id").to_owned()
+}
+
 #[test]
 fn every_screen_is_accessible_and_clean_in_both_themes() {
     let Some(mut browser) = Browser::start() else { return };
@@ -78,19 +86,34 @@ fn every_screen_is_accessible_and_clean_in_both_themes() {
     if let Some(axe) = &axe {
         browser.evaluate(axe);
     }
-    let request = format!("inbox/{id}");
+    let (request, call) = (format!("inbox/{id}"), format!("call/{}", first_refused_call(&daemon)));
     let mut findings = Vec::new();
     for theme in ["light", "dark"] {
         browser.prefer_colours(theme);
-        for screen in SCREENS.into_iter().chain([request.as_str()]) {
+        for screen in SCREENS.into_iter().chain([request.as_str(), call.as_str()]) {
             settle(&mut browser, screen);
             if screen == request {
-                browser.wait_for(
-                    "document.querySelector('.diff') && document.body.innerText.includes('Read to the end')",
-                );
+                browser.wait_for("document.querySelector('.diff')");
+                browser.evaluate("document.querySelector('.content').scrollTop = 1e6");
+                browser.wait_for_text("Read to the end.");
+                browser.evaluate("document.querySelector('.content').scrollTop = 0");
             }
-            let name = if screen == request { "request".to_owned() } else { screen.replace('/', "-") };
+            if screen == "policy/candidate" {
+                browser.wait_for_text("decided as before");
+            }
+            if screen == call {
+                browser.wait_for("document.querySelector('main').innerText.includes('forbidden_paths')");
+            }
+            let name = if screen == request {
+                "request".to_owned()
+            } else if screen == call {
+                "call".to_owned()
+            } else {
+                screen.replace('/', "-")
+            };
             picture(&mut browser, &format!("{name}-{theme}"));
+            // A colour is measured after its transition.
+            browser.wait_for("document.getAnimations().every((it) => it.playState !== 'running')");
             if axe.is_some() {
                 let found = browser.evaluate(
                     "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
@@ -181,18 +204,21 @@ fn page_of_another_port_gets_nothing() {
     let port = other.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         while let Ok((mut stream, _)) = other.accept() {
-            let _ = stream.read(&mut [0; 4096]);
-            let page = "<!doctype html><title>other</title>";
-            let _ = write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}",
-                page.len()
-            );
+            // The browser also opens connections ahead of their requests.
+            std::thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                let page = "<!doctype html><title>other</title>";
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{page}",
+                    page.len()
+                );
+            });
         }
     });
     for host in ["localhost", "127.0.0.1"] {
         browser.open(&format!("http://{host}:{port}/"));
-        browser.wait_for("document.title === 'other'");
+        browser.wait_for(&format!("document.title === 'other' && location.hostname === '{host}'"));
         assert_eq!(browser.evaluate("sessionStorage.getItem('sinew.token')"), Value::Null);
         // Even with the token, which it does not have: the origin is another one.
         for mode in ["cors", "no-cors"] {

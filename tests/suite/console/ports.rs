@@ -67,7 +67,7 @@ fn decisions_on_the_connection_of_a_console_need_a_pin() {
 #[test]
 fn no_call_reaches_the_port_of_a_console() {
     let home = Home::initialised();
-    home.configure("governance/safety.yaml", OPEN_POLICY);
+    home.configure_layer("governance/safety.yaml", OPEN_POLICY);
     home.configure(
         "governance/tools.yaml",
         "tools:\n  fetch_url: {allowed_domains: [\"*\"], allowed_in_modes: [NORMAL]}\n",

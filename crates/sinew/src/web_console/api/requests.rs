@@ -104,7 +104,7 @@ fn caller_name(description: &str) -> String {
         description.split_once("(uid ").map(|(_, rest)| rest.split([',', ')']).next().unwrap_or_default());
     match (description.split_once(" (uid "), uid) {
         (Some(("an unnamed client", _)), Some(uid)) => format!("uid {uid}"),
-        (Some((name, _)), _) => name.trim_matches('`').to_owned(),
+        (Some((name, _)), _) => name.trim_matches(['`', '"']).to_owned(),
         _ => description.to_owned(),
     }
 }
@@ -119,6 +119,7 @@ mod tests {
             ("an unnamed client (uid 1001, pid 7946)", "uid 1001"),
             ("claude-code (uid 1001, pid 7946)", "claude-code"),
             ("`my agent` (uid 1)", "my agent"),
+            ("\"review-agent\" (uid 1002, pid 2944)", "review-agent"),
             ("odd", "odd"),
         ] {
             assert_eq!(caller_name(description), expect);
