@@ -27,7 +27,7 @@ pub(crate) struct ModeControl {
     unrecorded: UnrecordedModeChanges,
     fleet: FleetRestriction,
     /// Held while one change is applied.
-    lock: tokio::sync::Mutex<()>,
+    pub(crate) lock: tokio::sync::Mutex<()>,
 }
 
 impl ModeControl {

@@ -81,3 +81,17 @@ fn without_the_section_nothing_of_the_fleet_runs() {
     let daemon = Daemon::start_in(home);
     assert!(!daemon.home().root().join("state/fleet").exists());
 }
+
+#[test]
+fn member_without_the_section_does_not_connect() {
+    let Some(fleet) = Fleet::start() else { return };
+    let home = Home::initialised();
+    fleet.enrol("web-1", &home);
+    let settings = std::fs::read_to_string(home.root().join("config/sinew.yaml")).expect("settings");
+    let (without, _) = settings.split_once("\nfleet:\n").expect("the section that `join` added");
+    home.configure("sinew.yaml", &format!("{without}\n"));
+    let daemon = Daemon::start_in(home);
+    let hosts = fleet.sinew(&["fleet", "hosts", "--json", "--seconds", "17"]).must_exit(0).json();
+    assert_ne!(hosts["hosts"][0]["state"], "present", "{hosts}");
+    assert!(!daemon.home().root().join("state/fleet/status.json").exists());
+}

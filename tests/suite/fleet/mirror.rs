@@ -49,7 +49,18 @@ fn every_record_arrives_once_over_kills() {
         .filter_map(|line| line.split_once('\t'))
         .map(|(_, line)| line.to_owned())
         .collect();
+    let filter = ["--kind", "decision", "--tool", "write_file"];
+    let words = [&["fleet", "ledger", "query", "--host", "web-1"][..], &filter[..]].concat();
+    let found = fleet.sinew(&words).must_exit(0).stdout().lines().count();
     let ledger = daemon.stop().records();
+    let is_call = |record: &&serde_json::Value| {
+        record["kind"] == "decision" && record.to_string().contains("write_file")
+    };
+    assert_eq!(
+        (found, found >= 24),
+        (ledger.iter().filter(is_call).count(), true),
+        "one decision of each call"
+    );
     for (copy, record) in mirrored.iter().zip(&ledger) {
         let copy: serde_json::Value = serde_json::from_str(copy).expect("a record");
         assert_eq!((&copy["seq"], &copy["hash"]), (&record["seq"], &record["hash"]));

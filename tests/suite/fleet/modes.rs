@@ -33,6 +33,23 @@ fn lockdown_is_confirmed_and_lifted() {
 }
 
 #[test]
+fn local_lockdown_outlives_a_restart_and_that_of_the_fleet() {
+    let Some(fleet) = Fleet::start() else { return };
+    let daemon = fleet.host("web-1");
+    fleet.sinew(&["fleet", "lockdown", "--seconds", "15"]).must_exit(0);
+    daemon.home().run(&["lockdown"]).must_exit(0);
+    let remembered = daemon.home().root().join("state/fleet/host.json");
+    wait_until("the local lockdown to be stored", || {
+        std::fs::read_to_string(&remembered).is_ok_and(|text| text.contains("\"local_mode\": \"LOCKDOWN\""))
+    });
+    let daemon = Daemon::start_in(daemon.crash());
+    wait_for_status(&daemon, "the host to connect", |status| status["connection"] == "connected");
+    fleet.sinew(&["fleet", "mode", "normal", "--seconds", "15"]).must_exit(0);
+    wait_for_status(&daemon, "the end of the restriction", |status| status["fleet_mode"] == "NORMAL");
+    assert_eq!(mode(&daemon), "LOCKDOWN");
+}
+
+#[test]
 fn lost_fleet_locks_down_where_configured() {
     let Some(mut fleet) = Fleet::start() else { return };
     let home = Home::initialised().without_automatic_modes();

@@ -3,7 +3,7 @@
 use fleet::link::{ConnectionSettings, FleetConnection};
 use fleet::servers::Role;
 use fleet::{Purpose, Signed, SigningKey, Subjects};
-use tests::{Daemon, Home};
+use tests::{Daemon, Home, SinewRun};
 
 use super::bench::{Fleet, wait_for_status};
 
@@ -25,8 +25,12 @@ fn with_fresh_home(fleet: &Fleet) -> Daemon {
     daemon
 }
 
-const STRICT: &str = "tools:\n  write_file: {rate_limit_per_hour: 1}\n";
+const STRICT: &str = "tools:\n  write_file: {rate_limit_per_hour: 0}\n";
 const LOOSE: &str = "tools:\n  write_file: {rate_limit_per_hour: 50}\n";
+
+fn call(daemon: &Daemon) -> SinewRun {
+    daemon.home().run(&["call", "write_file", "path=file.txt", "content=x"])
+}
 
 #[test]
 fn tightening_applies_and_loosening_waits() {
@@ -43,7 +47,19 @@ fn tightening_applies_and_loosening_waits() {
     });
     let report = fleet.sinew(&["fleet", "policy", "status", "--json"]).must_exit(0).json();
     assert_eq!((&report["revision"], &report["hosts"][0]["policy"]), (&2.into(), &2.into()), "{report}");
+    call(&daemon).must_exit(3);
+    // A restart does not accept it either.
+    let home = daemon.stop();
+    std::fs::remove_file(home.root().join("state/fleet/status.json")).expect("the status before");
+    let daemon = Daemon::start_in(home);
+    wait_for_status(&daemon, "the loosening to wait after a restart", |status| {
+        status["policy"] == 2
+            && status["policy_state"].as_str().is_some_and(|text| text.contains("waits for the operator"))
+    });
+    let refused = call(&daemon).must_exit(3);
+    assert!(refused.stderr().contains("write_file.rate_limit_per_hour"), "{refused}");
     daemon.home().run(&["reload", "--accept"]).must_exit(0);
+    call(&daemon).must_exit(0);
     // A policy that does not load is refused before it is signed.
     let broken = policy(&fleet, "broken", "tools:\n  write_file: {rate_limit_per_hors: 1}\n");
     fleet.sinew(&["fleet", "policy", "push", &broken]).must_exit(7);

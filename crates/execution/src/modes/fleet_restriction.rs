@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tool::Mode;
 
-use super::transition::ModeChangeRequest;
+use super::transition::{ModeChangeContext, ModeChangeRequest};
 use crate::layer::ToolExecutionLayer;
 use crate::modes::ModeError;
 
@@ -62,6 +62,21 @@ impl ToolExecutionLayer {
         (by, reason): (&str, &str),
         local: Option<Mode>,
     ) -> Result<Option<Mode>, ModeError> {
+        let (layer, by, reason) = (Arc::clone(self), by.to_owned(), reason.to_owned());
+        // Spawned, so that the change is completed even if the service of the fleet ends.
+        let changing = async move { layer.apply_fleet_mode(fleet, (&by, &reason), local).await };
+        let fault = |_| Err(ModeError::NotRecorded("an internal fault in Sinew".to_owned()));
+        tokio::spawn(changing).await.unwrap_or_else(fault)
+    }
+
+    async fn apply_fleet_mode(
+        &self,
+        fleet: Option<Mode>,
+        (by, reason): (&str, &str),
+        local: Option<Mode>,
+    ) -> Result<Option<Mode>, ModeError> {
+        // Taken before the modes are read: otherwise a LOCKDOWN by the operator in between would be undone.
+        let turn = self.modes.lock.lock().await;
         let (before, current) = (*self.modes.fleet.lock(), self.mode());
         let remembered = before.local.or(local).filter(|local| {
             let in_effect = if before.local.is_some() { before.mode } else { fleet };
@@ -72,12 +87,17 @@ impl ToolExecutionLayer {
         let after = Restriction { mode: fleet, local: fleet.is_some().then_some(local) };
         *self.modes.fleet.lock() = after;
         let request = ModeChangeRequest::from_fleet(restrict(fleet, local), reason, by);
-        match self.change_mode(request).await {
+        match ModeChangeContext::of(self).apply_in_turn(&request, &turn).await {
             Ok(_) => Ok(after.local),
             Err(error) => {
                 *self.modes.fleet.lock() = before;
                 Err(error)
             }
         }
+    }
+
+    /// Returns the local mode that returns when the fleet lifts its restriction; `None` without a restriction.
+    pub fn mode_below_fleet(&self) -> Option<Mode> {
+        self.modes.fleet.lock().local
     }
 }

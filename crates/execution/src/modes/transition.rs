@@ -158,7 +158,7 @@ impl ToolExecutionLayer {
 }
 
 /// Parts of the layer that a mode change uses.
-struct ModeChangeContext<'a> {
+pub(super) struct ModeChangeContext<'a> {
     modes: &'a ModeControl,
     current: &'a CurrentPolicy,
     capacity: &'a Capacity,
@@ -168,7 +168,7 @@ struct ModeChangeContext<'a> {
 }
 
 impl<'a> ModeChangeContext<'a> {
-    fn of(layer: &'a ToolExecutionLayer) -> Self {
+    pub(super) fn of(layer: &'a ToolExecutionLayer) -> Self {
         ModeChangeContext {
             modes: &layer.modes,
             current: &layer.current,
@@ -181,7 +181,16 @@ impl<'a> ModeChangeContext<'a> {
 
     /// Applies one change at a time, so that the last recorded mode is the current one.
     async fn apply(&self, request: &ModeChangeRequest) -> Result<ModeChangeResult, ModeError> {
-        let _turn = self.modes.lock.lock().await;
+        let turn = self.modes.lock.lock().await;
+        self.apply_in_turn(request, &turn).await
+    }
+
+    /// Applies a change while the caller holds the turn.
+    pub(super) async fn apply_in_turn(
+        &self,
+        request: &ModeChangeRequest,
+        _turn: &tokio::sync::MutexGuard<'_, ()>,
+    ) -> Result<ModeChangeResult, ModeError> {
         let (from, to) = (self.current.mode.get(), request.to);
         if from == to || request.from.is_some_and(|expected| expected != from) {
             if from == to && !request.by_fleet {

@@ -446,3 +446,20 @@ async fn local_lockdown_outlives_that_of_the_fleet() {
     set_fleet(&layer, None, None).await;
     assert_eq!(layer.mode(), Mode::Normal);
 }
+
+#[tokio::test]
+async fn operator_before_the_fleet_in_turn_is_not_undone() {
+    let (layer, _folder) = LayerBench::new().layer();
+    for fleet in [Some(Mode::Lockdown), None] {
+        set_fleet(&layer, fleet, None).await;
+        let turn = layer.modes.lock.lock().await;
+        let release = async move { drop(turn) };
+        let (by_operator, _, ()) =
+            tokio::join!(set(&layer, Mode::Lockdown), set_fleet(&layer, None, None), release);
+        by_operator.unwrap();
+        assert_eq!(layer.mode(), Mode::Lockdown, "{fleet:?}");
+        assert_eq!(layer.mode_below_fleet(), None);
+        set(&layer, Mode::Recovery).await.unwrap();
+        set(&layer, Mode::Normal).await.unwrap();
+    }
+}

@@ -49,7 +49,9 @@ impl FleetModeWatch {
 
 /// Keeps the restriction of the fleet in effect, also while no server answers.
 pub(super) async fn enforce(host: &FleetHost) -> Infallible {
-    let (mut applied, mut local) = (None, host.state.get().local_mode);
+    let mut applied = None;
+    let mut local = host.state.get().local_mode;
+    let mut stored = local;
     loop {
         let now = now_ms();
         let (restriction, lease, fleet_mode) = {
@@ -61,11 +63,8 @@ pub(super) async fn enforce(host: &FleetHost) -> Infallible {
         host.status.note_lease(lease, freshness);
         if applied != Some(restriction) {
             match apply(host, restriction, lease, local).await {
-                Ok(remembered) => {
+                Ok(()) => {
                     (applied, local) = (Some(restriction), None);
-                    if let Err(error) = host.state.change(|state| state.local_mode = remembered) {
-                        tracing::error!(%error, "the local mode before the restriction cannot be stored");
-                    }
                     let (mode, epoch) = fleet_mode;
                     host.status.change(|status| {
                         status.fleet_mode = mode.as_str().to_owned();
@@ -74,6 +73,14 @@ pub(super) async fn enforce(host: &FleetHost) -> Infallible {
                     host.beat.notify_one();
                 }
                 Err(error) => tracing::error!(error, "fleet_mode_not_applied"),
+            }
+        }
+        // Also without a message: the operator can change the mode below the restriction at any time.
+        let below = host.layer.mode_below_fleet();
+        if applied.is_some() && below != stored {
+            match host.state.change(|state| state.local_mode = below) {
+                Ok(()) => stored = below,
+                Err(error) => tracing::error!(%error, "the mode below that of the fleet cannot be stored"),
             }
         }
         let _ = tokio::time::timeout(TICK, host.mode.changed.notified()).await;
@@ -85,7 +92,7 @@ async fn apply(
     restriction: FleetMode,
     lease: LeaseState,
     local: Option<tool::Mode>,
-) -> Result<Option<tool::Mode>, String> {
+) -> Result<(), String> {
     let order = host.state.get().order;
     let reason = match (lease, order) {
         (LeaseState::Lost, _) => "no beacon of the fleet arrived within the lease".to_owned(),
@@ -96,6 +103,7 @@ async fn apply(
     host.layer
         .set_fleet_mode(restriction.restriction(), (&by, &reason), local)
         .await
+        .map(|_| ())
         .map_err(|error| error.to_string())
 }
 
