@@ -1,6 +1,6 @@
 //! Actions of the operator, and what each needs: nothing, a confirmation, or the PIN.
 
-use execution::ModeChangeResult;
+use execution::modes::ModeChangeResult;
 use governance::transitions::modes_settable_from;
 use serde::Serialize;
 use tool::Mode;

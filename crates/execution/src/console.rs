@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use governance::reserved_ports::ReservedPort;
 use ledger::entry::NoteEntry;
 use ledger::{Ledger, LedgerEntry, LedgerError};
 use serde_json::json;
-use tool::{Caller, ReservedPort};
+use tool::Caller;
 
 use crate::layer::ToolExecutionLayer;
 

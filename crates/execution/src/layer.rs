@@ -12,13 +12,14 @@ use approvals::sessions::SessionTable;
 use approvals::{Approvals, DecideError, DecisionOutcome, OperatorDecision};
 use file_access::UndoStore;
 use futures_util::FutureExt;
+use governance::reserved_ports::ReservedPorts;
 use ledger::{Ledger, LedgerError, LedgerRecovery};
 use registry::Tool;
 use serde_json::Value;
 use telemetry::TelemetryError;
 use tokio_util::task::TaskTracker;
 use tool::caller::EndpointParty;
-use tool::{Caller, Mode, Refusal, RefusalCode, ReservedPorts, ToolDefinition, ToolResult};
+use tool::{Caller, Mode, Refusal, RefusalCode, ToolDefinition, ToolResult};
 
 use crate::approval_stage;
 use crate::call::{CallOrigin, CallRequest, PipelineCall};

@@ -12,6 +12,7 @@
 pub mod dry_run;
 pub mod files;
 pub mod policy_environment;
+pub mod reserved_ports;
 pub mod rule_trace;
 pub mod rules;
 pub mod suggested_change;

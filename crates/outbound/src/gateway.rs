@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use governance::Permit;
+use governance::reserved_ports::ReservedPorts;
 use rustls::ClientConfig;
-use tool::ReservedPorts;
 use url::Url;
 
 use crate::client::send;

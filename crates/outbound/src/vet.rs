@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use governance::reserved_ports::ReservedPorts;
 use governance::{HostLocation, Permit};
-use tool::ReservedPorts;
 use url::{Host, Url};
 
 use crate::error::OutboundError;

@@ -10,7 +10,6 @@ mod mode;
 mod name;
 mod path_text;
 mod progress;
-mod reserved_ports;
 mod trace;
 
 pub mod caller;
@@ -31,7 +30,6 @@ pub use mode::Mode;
 pub use name::ToolName;
 pub use progress::{Progress, ProgressNote};
 pub use refusal::{Refusal, RefusalCode, RuleRef};
-pub use reserved_ports::{ReservedPort, ReservedPorts};
 pub use result::{ToolOutput, ToolResult};
 pub use trace::{CallId, TraceContext};
 

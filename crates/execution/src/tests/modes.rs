@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tool::{CallerEndpoint, Category, FailureKind, Mode, RefusalCode, ToolSpec};
 
 use super::{FnTool, LayerBench, TestGate, blocked_by, caller, failure_kind, ready_output, records, request};
-use crate::{CallState, ModeError, ToolExecutionLayer};
+use crate::modes::ModeError;
+use crate::{CallState, ToolExecutionLayer};
 
 async fn set(layer: &Arc<ToolExecutionLayer>, mode: Mode) -> Result<Mode, ModeError> {
     Ok(layer.set_mode(mode, "test", &caller(), None).await?.previous)

@@ -250,7 +250,7 @@ async fn ports_of_other_services_are_refused() {
 #[tokio::test]
 async fn reserved_port_is_refused_to_every_source() {
     let console = Server::with_response(response("200 OK", "", "x"));
-    let reserved = tool::ReservedPorts::default();
+    let reserved = governance::reserved_ports::ReservedPorts::default();
     let gateway = gateway().with_reserved_ports(reserved.clone());
     let (url, permit) = (console.url("/"), permit(OPEN));
     let reservation = reserved.reserve(console.port);

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use execution::SuspendedCaller;
+use execution::modes::ModeCause;
 use execution::recording::RecordingStatus;
 use execution::reload::Acceptance;
-use execution::{ModeCause, SuspendedCaller};
 use serde::Serialize;
 use serde_json::json;
 use telemetry::{EventSubscription, FeedItem};

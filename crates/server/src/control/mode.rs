@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use execution::{ModeChangeResult, ModeError};
+use execution::modes::{ModeChangeResult, ModeError};
 use serde_json::json;
 use tool::Mode;
 

@@ -1,7 +1,7 @@
 //! `sinew mode` and `sinew lockdown`: show and change the operating mode. The daemon holds the mode and
 //! records every change in the ledger; without one, this process does.
 
-use execution::ModeChangeResult;
+use execution::modes::ModeChangeResult;
 use ledger::entry::ModeChange;
 use ledger::{LedgerEntry, LedgerReader, RecordFilter};
 use serde_json::{Value, json};

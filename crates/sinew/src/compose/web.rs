@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
+use governance::reserved_ports::ReservedPorts;
 use server::settings::{ProviderSetting, RobotsSetting, SearchProvider, Settings, WebSettings};
-use tool::ReservedPorts;
 use toolbox::{ProviderOptions, RobotsPolicy, WebAccess, WebOptions};
 use web_content::SearchEngine;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tool::ReservedPorts;
+use governance::reserved_ports::ReservedPorts;
 use web_content::SearchEngine;
 
 /// Default user agent. It is constant, because some engines tie their responses to it.

@@ -19,7 +19,7 @@ use crate::units;
 /// Prints the page of a call from all its records, oldest first.
 pub(super) fn print(records: &[LedgerRecord]) -> Result<(), CommandError> {
     let bodies: Vec<Value> = records.iter().map(LedgerRecord::json).collect();
-    let page = CallPage { records, bodies: &bodies };
+    let page = RecordedCallPage { records, bodies: &bodies };
     print_result_line(page.heading())?;
     let mut table = Table::default();
     table.set_header([Column::whole(""), "".into()]);
@@ -29,12 +29,12 @@ pub(super) fn print(records: &[LedgerRecord]) -> Result<(), CommandError> {
     render::print_table(&table)
 }
 
-struct CallPage<'a> {
+struct RecordedCallPage<'a> {
     records: &'a [LedgerRecord],
     bodies: &'a [Value],
 }
 
-impl CallPage<'_> {
+impl RecordedCallPage<'_> {
     fn of_kind(&self, kinds: &[&str]) -> Option<&Value> {
         self.bodies.iter().rev().find(|body| kinds.contains(&text_field(body, "kind")))
     }
