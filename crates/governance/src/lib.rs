@@ -69,7 +69,6 @@ mod visibility_filter;
 use judge::tests::fixture as judge_tests;
 
 pub use built_in_denials::{PathEntryKind, is_run_automatically};
-pub use confinement::SYSTEM_FOLDERS;
 pub use host_rules::HostLocation;
 pub use judge::{judge, judge_traced, precheck, precheck_traced};
 pub use policy::{EMBEDDED_FILES, Policy};

@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+pub use crate::confinement::SYSTEM_FOLDERS;
+
 /// Everything outside the policy files that affects their meaning.
 #[derive(Clone, Debug)]
 pub struct PolicyEnvironment {

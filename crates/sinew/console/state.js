@@ -1,6 +1,6 @@
 // Tools, sessions, modes, health and the first steps.
 
-import { api, count, href, html, notify, plural, span, time, useData, useRef, useState, useStore } from "./base.js";
+import { api, count, href, html, notify, plural, span, time, useData, useState, useStore } from "./base.js";
 import { ACTION, Confirm, Empty, Failure, Loaded, Mode, ScreenTitle, Section, Table, tighten } from "./parts.js";
 
 export function Tools({ place }) {
@@ -97,7 +97,7 @@ export function First() {
 	const bad = (health.data?.checks ?? []).filter((it) => it.status === "bad");
 	const steps = [
 		["Check the machine", health.data && !bad.length, html`<${Loaded} from=${health}>${({ checks }) => bad.length ? html`<p>${plural(bad.length, "problem")}; each says what to do.</p><${Checks} checks=${bad} />` : html`<p>${plural(checks.length, "check")}, no problem. <a href="#/health">All of them</a></p>`}<//>`],
-		["Set an operator PIN", header?.pin, header?.pin ? html`<p>A PIN is set. Nothing is loosened without it.</p>` : html`<${SetPin} />`],
+		["Set an operator PIN", header?.pin, header?.pin ? html`<p>A PIN is set. Nothing is loosened without it.</p>` : html`<p>Agents can run as you; the PIN is what they do not have. In a terminal:</p><pre tabindex="0">sinew pin set</pre><p class="quiet">A console cannot choose the first PIN.</p>`],
 		["Add a workspace", (header?.workspaces ?? []).length > 0, html`<p>${(header?.workspaces ?? []).length ? html`Tools may work in ${header.workspaces.map((it) => html`<code>${it}</code> `)}` : "Tools may work in no folder yet. In a terminal:"}</p><pre tabindex="0">sinew workspace add ~/project</pre><p class="quiet">The new folder waits for <a href="#/policy/reload">your acceptance</a>.</p>`],
 		["Connect an agent", (header?.clients ?? []).some((it) => it.socket !== "control"), html`<${Loaded} from=${agents}>${(it) => html`<p>For Claude Code:</p><pre tabindex="0">sinew hook install claude-code</pre><p>For any client of MCP:</p><pre tabindex="0">${JSON.stringify(it.mcp, null, 2)}</pre>`}<//>`],
 		["See a harmless call", Boolean(called), html`<p>Ask the agent to read a file in the workspace, or in a terminal there:</p><pre tabindex="0">sinew call list_directory path=.</pre>${called && html`<p>Seen: <a href=${href(`call/${called.call_id}`)}>${called.tool} ${called.target}</a></p>`}`],
@@ -106,24 +106,4 @@ export function First() {
 	const next = steps.findIndex(([, done]) => !done);
 	return html`<${ScreenTitle} title="First steps"><span class="quiet">${steps.filter(([, done]) => done).length} of ${steps.length} done</span><//>
 		<ol class="steps">${steps.map(([title, done, body], n) => html`<li class=${done ? "done" : n === next ? "next" : ""}><details open=${n === next}><summary><i aria-hidden="true">${done ? "✓" : n + 1}</i>${title}${done ? html`<span class="sr"> (done)</span>` : ""}</summary><div>${body}</div></details></li>`)}</ol>`;
-}
-
-function SetPin() {
-	const form = useRef(null);
-	const [error, setError] = useState(null);
-	const submit = async (event) => {
-		event.preventDefault();
-		const [first, second] = ["new", "again"].map((name) => form.current.elements[name].value);
-		if (first !== second) return setError({ message: "The two entries differ." });
-		try {
-			await api("set_pin", { new: first });
-			setError(null);
-			notify("The PIN is set");
-		} catch (failure) {
-			setError(failure);
-		}
-	};
-	return html`<form ref=${form} onSubmit=${submit} class="narrow"><p>Six characters or more. Agents can run as you; the PIN is what they do not have.</p>
-		<label>New PIN<input name="new" type="password" minlength="6" required autocomplete="new-password" /></label>
-		<label>Again<input name="again" type="password" minlength="6" required autocomplete="new-password" /></label><${Failure} error=${error} /><button class="primary">Set the PIN</button></form>`;
 }

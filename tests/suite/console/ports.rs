@@ -46,6 +46,7 @@ fn decisions_on_the_connection_of_a_console_need_a_pin() {
         assert_eq!(reply["error"]["data"]["code"], "pin_not_set", "{method}: {reply}");
     };
     refused("control/approvals.decide", json!({"id": id, "answer": "approve"}));
+    refused("control/pin.set", json!({"new": "chosen by a page"}));
     refused("control/callers.resume", json!({"caller": "process:1"}));
     refused("control/reload", json!({"accept": "x"}));
     refused("control/undo", json!({"call_id": "01a1ef3b-696d-7568-996f-322fac548d27"}));

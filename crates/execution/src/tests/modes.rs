@@ -399,7 +399,7 @@ async fn pin_requirement_depends_on_the_current_mode() {
     // does.
     layer.set_mode(Mode::Alert, "test", &caller(), None).await.unwrap();
     let refused = layer.set_mode(Mode::Degraded, "test", &caller(), None).await;
-    assert!(matches!(refused, Err(crate::ModeError::PinRequired)), "{refused:?}");
+    assert!(matches!(refused, Err(ModeError::PinRequired)), "{refused:?}");
     let proof = layer
         .approvals()
         .pin()

@@ -5,8 +5,8 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use governance::SYSTEM_FOLDERS;
 use governance::files::NetworkAccess;
+use governance::policy_environment::SYSTEM_FOLDERS;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, PathFdError,
     Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use governance::SYSTEM_FOLDERS;
+use governance::policy_environment::SYSTEM_FOLDERS;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use governance::SYSTEM_FOLDERS;
+use governance::policy_environment::SYSTEM_FOLDERS;
 use governance::rules::VisibilityFilter;
 use rustix::fs::FileType;
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use approvals::PinError;
 use execution::modes::{ModeChangeResult, ModeError};
 use serde_json::json;
 use tool::Mode;
@@ -68,11 +69,19 @@ pub(super) fn set(control: &ControlContext, session: &mut ConnectionState, call:
 }
 
 /// Sets or removes the operator's PIN. Requires the current PIN if there is one.
-pub(super) fn set_pin(control: &ControlContext, _: &mut ConnectionState, call: MethodCall) -> MethodResult {
+pub(super) fn set_pin(
+    control: &ControlContext,
+    session: &mut ConnectionState,
+    call: MethodCall,
+) -> MethodResult {
     let mut params = call.params;
     let (given, new): (Option<String>, Option<String>) = (params.optional("pin")?, params.optional("new")?);
     params.finish()?;
     let layer = Arc::clone(&control.layer);
+    // With a stolen session of a console, a page could choose the first PIN and then approve.
+    if session.is_console && !layer.approvals().pin().is_set() {
+        return Err(pin_error(&PinError::NotSet));
+    }
     Ok(MethodReply::deferred(async move {
         layer.approvals().pin().set(given, new).await.map_err(|error| pin_error(&error))?;
         rpc::encode_result(&json!({"pin": layer.approvals().pin().is_set()}))

@@ -99,7 +99,6 @@ impl Api {
             "mode" => self.set_mode(read(params)?).await,
             "mode_history" => self.mode_history().await,
             "resume" => self.resume_caller(read(params)?).await,
-            "set_pin" => self.set_pin(read(params)?).await,
             "sessions" => self.sessions().await,
             "close_session" => self.close_session(read(params)?).await,
             "revoke" => self.revoke(read(params)?).await,

@@ -10,7 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use governance::{Permit, SYSTEM_FOLDERS};
+use governance::Permit;
+use governance::policy_environment::SYSTEM_FOLDERS;
 use registry::CallPreview;
 use sandbox::{CommandPreview, RunEnd, SandboxCommand, WorkingDirectory, find_program};
 use schemars::JsonSchema;

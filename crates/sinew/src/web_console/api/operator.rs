@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tool::Mode;
 
-use super::{Api, ApiError, ApiResult, required_pin, without_nulls};
+use super::{Api, ApiResult, required_pin, without_nulls};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,14 +14,6 @@ pub(super) struct ModeParams {
     reason: String,
     #[serde(default)]
     pin: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct NewPinParams {
-    #[serde(default)]
-    pin: String,
-    new: String,
 }
 
 #[derive(Deserialize)]
@@ -72,16 +64,6 @@ impl Api {
     pub(super) async fn resume_caller(&self, wanted: CallerParams) -> ApiResult {
         let params = json!({"caller": wanted.caller, "pin": required_pin(&wanted.pin)?});
         Ok(self.link.request("control/callers.resume", params).await?)
-    }
-
-    /// Sets the first PIN, or changes it. The console does not remove it.
-    pub(super) async fn set_pin(&self, wanted: NewPinParams) -> ApiResult {
-        if wanted.new.is_empty() {
-            return Err(ApiError::new("pin_length", "the new PIN is empty"));
-        }
-        let pin = Some(wanted.pin).filter(|pin| !pin.is_empty());
-        let params = without_nulls(json!({"new": wanted.new, "pin": pin}));
-        Ok(self.link.request("control/pin.set", params).await?)
     }
 
     pub(super) async fn sessions(&self) -> ApiResult {
