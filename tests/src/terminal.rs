@@ -88,9 +88,27 @@ impl Terminal {
     }
 
     /// Waits for the process to exit; returns the exit code and everything shown since the last call.
-    pub fn wait_for_exit(mut self) -> (Option<i32>, String) {
+    pub fn wait_for_exit(self) -> (Option<i32>, String) {
+        self.wait_for_exit_after(|_| ())
+    }
+
+    /// Like `wait_for_exit`, and declines each question that the process asks.
+    pub fn decline_until_exit(self) -> (Option<i32>, String) {
+        let mut declined = 0;
+        self.wait_for_exit_after(move |terminal| {
+            let asked = String::from_utf8_lossy(&terminal.screen).matches("[y/N] ").count();
+            if asked > declined {
+                declined = asked;
+                terminal.press("n\r");
+            }
+        })
+    }
+
+    /// Waits for the process to exit, and runs `react` whenever it may have printed something.
+    fn wait_for_exit_after(mut self, mut react: impl FnMut(&mut Terminal)) -> (Option<i32>, String) {
         let deadline = Instant::now() + TIMEOUT;
         let code = loop {
+            react(&mut self);
             if let Some(status) = self.child.try_wait().expect("ask for the child") {
                 break status.code();
             }

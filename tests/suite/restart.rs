@@ -61,7 +61,7 @@ fn settings_and_workspaces_wait_as_rules_do() {
     std::fs::create_dir(&other).expect("a folder");
     std::fs::write(other.join("b.txt"), "x").expect("a file");
     let added = home.run(&["workspace", "add", other.to_str().expect("text")]).must_exit(0);
-    assert!(added.stderr().contains("sinew reload --accept"), "it says what it takes: {added}");
+    assert!(added.stdout().contains("sinew reload --accept"), "it says what it takes: {added}");
     let settings = home.root().join("config/sinew.yaml");
     let asks = std::fs::read_to_string(&settings).expect("settings");
     home.configure("sinew.yaml", &asks.replace("reload: ask", "reload: auto"));

@@ -4,8 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::geteuid;
-
+use crate::ordinary_user;
 use crate::process;
 
 /// Places where the tests look for it.
@@ -22,7 +21,7 @@ pub(crate) fn prepare() {
         command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
         process::run(&mut command)
     };
-    let may_install = geteuid().is_root() && Path::new("/usr/bin/apt-get").exists();
+    let may_install = ordinary_user::is_root() && Path::new("/usr/bin/apt-get").exists();
     let install = ["install", "-y", "-q", "--no-install-recommends", "chromium"];
     // The lists of packages may be missing or old.
     let is_installed =

@@ -118,7 +118,7 @@ impl Policy {
         workspaces: &Workspaces,
     ) -> Option<DryRunResult> {
         let call = RecordedCall::parse(facts)?;
-        Some(self.replay_call(definition, &call, workspaces, RuleTrace::disabled()))
+        Some(self.replay_call(definition, &call, workspaces, RuleTrace::enabled()))
     }
 
     /// Returns the decision on a recorded call, and records the evaluated rules in `trace` if it is enabled.
