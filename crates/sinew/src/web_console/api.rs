@@ -1,7 +1,7 @@
 //! JSON interface of the page. Each entry reads its parameters, sends requests to the daemon, and returns what the
 //! view model makes of the replies.
 //!
-//! What loosens is checked by the daemon, which knows from the connection that the request comes from a console. This
+//! The daemon checks every request that loosens: it knows from the connection that the request comes from a console. This
 //! file refuses a missing PIN first, so that such a request does not even reach the daemon.
 
 mod calls;
